@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab.cli._printing import print_table, print_text
 
 if TYPE_CHECKING:
-    from attnlab.stats.compare import CellSummary, ComparisonSpec
+    from attnlab.stats.compare import ComparisonSpec
+    from attnlab.stats.factorial import FactorialResult
 
 
-def print_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
+def print_effects(result: FactorialResult | None, spec: ComparisonSpec) -> None:
     """Print the table of the page's section on effects; nothing for a study without factors."""
     from attnlab.report.factorial import describe_omissions, effect_notes, effect_table
-    from attnlab.stats.factorial import estimate_effects
 
-    result = estimate_effects(cells, spec)
     if result is None:
         return
     if result.problem:

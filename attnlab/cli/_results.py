@@ -14,6 +14,7 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
     from attnlab.stats.compare import CellSummary, ComparisonSpec
+    from attnlab.stats.corrections import Alternative
     from attnlab.stats.look_history import LookHistory
     from attnlab.stats.search import SearchSummary
     from attnlab.stats.selection import Selection
@@ -34,15 +35,17 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None, se
     from attnlab.report.command import notes_on_equal_results
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
-    from attnlab.report.selection import describe_changes_of, describe_selection
+    from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
     from attnlab.report.stages import chain_notes
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
     from attnlab.stats.cells import split_tasks
     from attnlab.stats.compare import summarize_cells
+    from attnlab.stats.corrections import alternatives, correct_cells, correct_effects, correct_trends
+    from attnlab.stats.factorial import estimate_effects
     from attnlab.stats.predictive_validity import summarize_agreement
     from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
-    from attnlab.stats.selection import corrected
+    from attnlab.stats.selection import Selection
     from attnlab.stats.trend import summarize_trends
 
     plan, spec, records = result.plan, result.comparison(history=history), result.records()
@@ -58,26 +61,33 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None, se
     every = [summary for summaries in searches.values() for summary in summaries]
     cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, every)], spec)
     cells.sort(key=lambda cell: order[cell.name])
-    chosen = ""
-    if selection is not None:
-        cells = corrected(cells, exclude_trials(records), spec, selection)
-        chosen = describe_selection(selection, cells, spec, changes=describe_changes_of(selection, spec.study))
+    selection = selection or Selection()
+    others = alternatives(exclude_trials(records), spec, selection)
+    cells = correct_cells(cells, others, selection)
+    trends = correct_trends(summarize_trends(cells, spec), others, selection)
     tables = split_tasks(cells, spec)
-    if chosen:
+    effects = [
+        correct_effects(estimate_effects(of_task, part), [other.for_task(part) for other in others], selection)
+        for part, of_task in tables
+    ]
+    corrected = [verdict for of_task in effects for verdict in described_verdicts([], [], of_task)]
+    corrected = [*described_verdicts(cells, trends, None), *corrected]
+    changes = describe_changes_of(selection, spec.study)
+    if chosen := describe_selection(selection, cells, spec, corrected=corrected, changes=changes):
         print()
         print_text(f"warning: {chosen}")
     for part, of_task in tables:
         _print_table(result, of_task, part)
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
-        where = " in all cells" if selection is None or not selection.not_run else " in the cells that were run"
+        where = " in all cells" if not selection.not_run else " in the cells that were run"
         print(f"state: completed{where if len(cells) > 1 else ''}")
     if len(tables) > 1:
-        _print_pooled(tables)
+        _print_pooled(tables, others)
     for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
         print_text(note)
-    for part, of_task in tables:
+    for (part, _), of_task in zip(tables, effects, strict=True):
         print_effects(of_task, part)
-    for trend in summarize_trends(cells, spec):
+    for trend in trends:
         print_text(f"trend: {describe_trend(trend, spec)}")
     for part, of_task in tables:
         for agreement in summarize_agreement(of_task, part):
@@ -120,12 +130,17 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
         print_text(f"note: {note}")
 
 
-def _print_pooled(tables: Sequence[tuple[ComparisonSpec, list[CellSummary]]]) -> None:
+def _print_pooled(tables: Sequence[tuple[ComparisonSpec, list[CellSummary]]], others: Sequence[Alternative]) -> None:
     """Print the answer of a study of several tasks: the paragraphs at the top of its page."""
-    from attnlab.report.answer import answer_of_tasks
+    from attnlab.report.answer import answer_of
     from attnlab.stats.contrasts import StudyTable
 
-    answer = answer_of_tasks([StudyTable(part.task, part, cells) for part, cells in tables])
+    of_task = [[other.for_task(part) for other in others] for part, _ in tables]
+    without = [
+        {other.choice: StudyTable(part.task, other.spec or part, other.cells) for other in found}
+        for (part, _), found in zip(tables, of_task, strict=True)
+    ]
+    answer = answer_of([StudyTable(part.task, part, cells) for part, cells in tables], without, of_tasks=True)
     for paragraph in answer.paragraphs if answer else ():
         print_text("".join(paragraph))
 

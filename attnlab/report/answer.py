@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnlab.report.effects_by_study import (
@@ -12,18 +12,18 @@ from attnlab.report.effects_by_study import (
     effect_table,
     format_mean,
     format_percent,
-    mean_kind,
 )
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Table
 from attnlab.report.trend import describe_ends, describe_verb, noun
-from attnlab.report.wording import format_estimate, format_p_value
+from attnlab.report.wording import describe_corrections, format_estimate, format_p_value
 from attnlab.stats.cells import CellSummary
-from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine_tasks
+from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine, combine_tasks, mean_kind
 from attnlab.stats.control import sensitivity
+from attnlab.stats.corrections import Choice, correct_joint, for_choice
 from attnlab.stats.estimand import ExactDifference
-from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, scale_of
+from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, PooledEffect, scale_of
 from attnlab.stats.training_share import share_of
 from attnlab.stats.trend import TrendKind
 from attnlab.stats.verdict import Sensitivity, VerdictKind
@@ -32,9 +32,23 @@ MAX_NAMED = 3  # contrasts with a paragraph and a plot; the table has all of the
 CONCLUSIVE = (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
 
 
-def answer_of_tasks(tables: Sequence[StudyTable]) -> Answer | None:
-    """Return the answer of a study of several tasks, given the table of each; None if it compares nothing."""
-    return make_answer(combine_tasks(tables), noun="task")
+def answer_of(
+    tables: Sequence[StudyTable], others: Sequence[Mapping[Choice, StudyTable]], *, of_tasks: bool = False
+) -> Answer | None:
+    """Return the answer of several studies, or of the tasks of one; None if they compare nothing.
+
+    Args:
+        tables: The table of each.
+        others: Of each, the table that it would have without a choice of its records.
+        of_tasks: The tables are of the tasks of one study.
+    """
+    combined = combine_tasks if of_tasks else combine
+    choices = [choice for choice in Choice if any(choice in of_table for of_table in others)]
+    without = {
+        choice: combined([for_choice(choice, of_table, table) for table, of_table in zip(tables, others, strict=True)])
+        for choice in choices
+    }
+    return make_answer(correct_joint(combined(tables), without, tables), noun="task" if of_tasks else "study")
 
 
 @dataclass(frozen=True)
@@ -122,11 +136,16 @@ def _named_effects(study: ContrastEffect, kind: VerdictKind | None = None) -> st
     """Return a study with its effects as in "wo-enwik8 (-1.63 %)"; "" if it has none with a verdict of this kind."""
     several = len(study.comparisons) > 1
     texts = [
-        f"{f'{cell.name} ' if several else ''}{format_percent(effect.mean) if effect else _in_metric(cell)}"
+        f"{f'{cell.name} ' if several else ''}{format_percent(effect.mean) if effect else _in_metric(cell)}{_chosen(cell)}"
         for cell, effect in zip(study.comparisons, study.effects, strict=True)
         if kind is None or (cell.verdict is not None and cell.verdict.kind is kind)
     ]
     return f"{study.table.name} ({', '.join(texts)})" if texts else ""
+
+
+def _chosen(cell: CellSummary) -> str:
+    verdict = cell.verdict
+    return "".join(f", {text}" for text in (describe_corrections(verdict.kind, verdict.corrections) if verdict else ()))
 
 
 def _in_metric(cell: CellSummary) -> str:
@@ -152,7 +171,11 @@ def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
         VerdictKind.INCONCLUSIVE: f"the mean effect of {contrast.label} over {unit.count(independent)} is inconclusive",
     }.get(kind, f"on average over {unit.count(independent)}, {contrast.name} is {kind}")
     low, high = pooled.prediction
-    parts = [Strong(f"{verdict[0].upper()}{verdict[1:]}"), f": {format_mean(mean, unit)} of the {_scales(contrast)}, p {p}. "]
+    corrections = "".join(f", {text}" for text in describe_corrections(kind, contrast.corrections))
+    parts = [
+        Strong(f"{verdict[0].upper()}{verdict[1:]}"),
+        f": {format_mean(mean, unit)} of the {_scales(contrast)}, p {p}{corrections}. ",
+    ]
     expected = f"between {format_percent(low)} and {format_percent(high)}"
     return [*parts, f"The effect in a further {unit.one} of this kind is expected {expected}."]
 
@@ -168,9 +191,15 @@ def _details(contrast: Contrast, unit: Unit) -> list[str]:
         share = share_of(contrast.pooled_share.mean.interval)
         interval = f" [{share.low:.2f}, {share.high:.2f}]" if share.low is not None and share.high is not None else ""
         parts.append(
-            f"On average, {contrast.name} takes {share.mean:.2f}{interval} of the steps to the score of {contrast.baseline}."
+            f"On average, {contrast.name} takes {share.mean:.2f}{interval} of the steps to the score of {contrast.baseline}"
+            f"{''.join(f', {_other_share(choice, other)}' for choice, other in contrast.other_shares)}."
         )
     return [" ".join(parts)] if parts else []
+
+
+def _other_share(choice: str, other: PooledEffect | None) -> str:
+    share = share_of(other.mean.interval) if other else None
+    return f"but {f'{share.mean:.2f}' if share else 'an unknown share'} {choice}"
 
 
 def _scales(contrast: Contrast) -> str:
@@ -197,7 +226,8 @@ def _trend_sentences(contrast: Contrast) -> list[str]:
             spec = study.table.spec
             about = f" In {study.table.name}, " if len(study.trends) == 1 else f" In {study.table.name}, for {trend.name}, "
             if trend.kind is TrendKind.INCONCLUSIVE:
-                parts.append(f"{about}the trend of the difference over {noun(spec)} is inconclusive.")
+                corrections = "".join(f", {text}" for text in describe_corrections(trend.kind, trend.corrections))
+                parts.append(f"{about}the trend of the difference over {noun(spec)} is inconclusive{corrections}.")
             else:
                 levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {noun(spec)}"
                 parts += [about, "the difference ", Strong(describe_verb(trend)), f" {levels} ({describe_ends(trend)})."]

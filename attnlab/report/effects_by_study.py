@@ -11,13 +11,12 @@ from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.svg import INK
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import verdict_p_value
-from attnlab.report.wording import describe_verdict, format_p_value
+from attnlab.report.wording import describe_corrections, describe_verdict, format_p_value
 from attnlab.stats.cells import CellSummary, comparisons
-from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult
+from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, mean_kind
 from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.pooling import Effect, PooledEffect, relative_effect, scale_of, scaled_effect
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
-from attnlab.stats.verdict import VerdictKind
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,14 @@ def _comparison_row(cell: CellSummary, study: ContrastEffect, unit: Unit) -> Tab
     table = study.table
     baseline = next(other for other in table.cells if other.name == cell.baseline)
     effect = relative_effect(cell, baseline, table.spec)
-    shares = [
-        share.share for share in table.shares if share.cell == cell.name and share.baseline in (cell.baseline, share.baseline)
-    ]
+    shares = [share for share in table.shares if share.cell == cell.name and share.baseline in (cell.baseline, share.baseline)]
     text = _with_half_width(effect) if effect else ""
     if cell.difference is not None and effect is not None and hides_correction(cell.difference):
         text += f" ({unit.family}: ± {_half_width(effect.outer_low, effect.outer_high)})"
-    texts = [cell.name, cell.baseline, table.name, text, _share_text(shares[0].log_ratio.mean) if shares else ""]
+    share = _share_text(shares[0].share.log_ratio.mean) if shares else ""
+    for choice, other in shares[0].others if shares else ():
+        share += f" (but {_share_text(other.log_ratio.mean) if other else 'unknown'} {choice})"
+    texts = [cell.name, cell.baseline, table.name, text, share]
     # The seeds that it needs depend on the correction: a page on several studies states those of the study's own table.
     return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict, outlook=unit.family == "study")])
 
@@ -97,8 +97,11 @@ def _mean_row(contrast: Contrast, pooled: PooledEffect, unit: Unit) -> TableRow:
     if hides_correction(mean) and (outer := simultaneous_interval(mean)) is not None:
         text += f" ({unit.family}: ± {_half_width(outer.low, outer.high)})"
     share = _share_text(contrast.pooled_share.mean.interval.mean) if contrast.pooled_share else ""
+    others = [_share_text(other.mean.interval.mean) if other else "unknown" for _, other in contrast.other_shares]
+    share += "".join(f" (but {text} {choice})" for text, (choice, _) in zip(others, contrast.other_shares, strict=True))
     low, high = pooled.prediction
-    verdict = f"{mean_kind(mean)}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
+    kind = ", ".join([mean_kind(mean).value, *describe_corrections(mean_kind(mean), contrast.corrections)])
+    verdict = f"{kind}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
     of = f"mean of {unit.count(len(contrast.groups))}"
     return TableRow([contrast.name, contrast.baseline, of, text, share, format_p_value(mean.p_holm), verdict], kind="baseline")
 
@@ -196,9 +199,3 @@ def _share_text(log_ratio: float) -> str:
     """Format a ratio of steps from its logarithm."""
     ratio = math.exp(min(log_ratio, 50.0))
     return f"{ratio:.2f}" if ratio < 100 else "> 99"
-
-
-def mean_kind(mean: Difference) -> VerdictKind:
-    """Return the outcome of the test of a mean after correction; positive effects are worse."""
-    kinds = {"higher": VerdictKind.WORSE, "lower": VerdictKind.BETTER}
-    return kinds.get(mean.conclusion, VerdictKind.INCONCLUSIVE)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab.report.factorial import describe_effect_verdict
-from attnlab.report.wording import describe_correction, describe_verdict
+from attnlab.report.wording import describe_verdict, export_corrections
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.factorial import Effect, FactorialResult, estimate_effects
+from attnlab.stats.factorial import Effect, FactorialResult
 from attnlab.stats.simultaneous import simultaneous_interval
 
 if TYPE_CHECKING:
@@ -20,14 +20,21 @@ if TYPE_CHECKING:
 PRIVATE = ("folder", "sources")  # columns with paths of one machine
 
 
-def export(folder: Path, *, cells: Sequence[CellSummary], runs: pandas.DataFrame, spec: ComparisonSpec) -> None:
+def export(
+    folder: Path,
+    *,
+    cells: Sequence[CellSummary],
+    runs: pandas.DataFrame,
+    spec: ComparisonSpec,
+    effects: FactorialResult | None = None,
+) -> None:
     """Write the tables of a report, each as .csv and .parquet.
 
     `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
     trials included. A factorial study also has `effects`.
     """
     frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs)}
-    if (effects := estimate_effects(cells, spec)) is not None:
+    if effects is not None:
         frames["effects"] = effects_frame(effects)
     for name, frame in frames.items():
         frame.to_csv(folder / f"{name}.csv", index=False)
@@ -63,6 +70,7 @@ def _effect_record(effect: Effect) -> dict[str, Any]:
         "p_holm": difference.p_holm,
         "p_equivalent_holm": difference.p_equivalent_holm,
         "verdict": describe_effect_verdict(effect),
+        "corrected": export_corrections(effect.verdict.corrections),
     }
 
 
@@ -92,9 +100,7 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         **_estimate(cell, spec),
         "effect_size": difference.effect_size if difference else None,
         "verdict": describe_verdict(cell.verdict),
-        "corrected": "; ".join(describe_correction(correction) for correction in cell.verdict.corrections)
-        if cell.verdict
-        else "",
+        "corrected": export_corrections(cell.verdict.corrections) if cell.verdict else "",
         "fragile": bool(cell.verdict and cell.verdict.fragile),
         **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
         "outcome": cell.outcome,

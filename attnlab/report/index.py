@@ -11,12 +11,11 @@ from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._version import __version__
-from attnlab.report.answer import answer_of_tasks, make_answer
+from attnlab.report.answer import answer_of
 from attnlab.report.page import Page
 from attnlab.report.render import render
 from attnlab.report.summary import Strong
 from attnlab.report.table import Column, Table, TableRow, two_columns
-from attnlab.stats.contrasts import combine
 
 FILE = "index.json"
 METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
@@ -33,9 +32,13 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
     """
     of_tasks = len({page.study for page in pages}) == 1
     results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
-    answer = answer_of_tasks(results) if of_tasks else make_answer(combine(results))
+    others = [
+        {choice: replace(table, name=result.name) for choice, table in page.others.items()}
+        for page, result in zip(pages, results, strict=True)
+    ]
+    answer = answer_of(results, others, of_tasks=of_tasks)
     if answer and (chosen := [_name(page, of_tasks=of_tasks) for page in pages if page.summary.records]):
-        note = [Strong(f"See the results below on the choice of records in {', '.join(chosen)}; this answer is not corrected.")]
+        note = [Strong(f"See the results below on the choice of records in {', '.join(chosen)}.")]
         answer = replace(answer, paragraphs=[*answer.paragraphs, note])
     for stale in folder.glob("effect*.svg"):
         stale.unlink()

@@ -24,8 +24,9 @@ from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.margin import with_margin
+from attnlab.stats.question import question_of
 from attnlab.stats.search import exclude_trials
-from attnlab.stats.selection import Selection, question_of
+from attnlab.stats.selection import Selection
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
 

@@ -29,7 +29,7 @@ from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
-from attnlab.report.selection import describe_selection
+from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.stages import stage_section
 from attnlab.report.summary import Strong, Summary, summarize
 from attnlab.report.sweep import sweep_section
@@ -40,6 +40,15 @@ from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, ver
 from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
 from attnlab.stats.contrasts import StudyTable
+from attnlab.stats.corrections import (
+    Alternative,
+    Choice,
+    alternatives,
+    correct_cells,
+    correct_effects,
+    correct_shares,
+    correct_trends,
+)
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.predictive_validity import summarize_agreement
@@ -51,7 +60,6 @@ from attnlab.stats.search import (
     summarize_searches,
     unconfirmed_cells,
 )
-from attnlab.stats.selection import corrected
 from attnlab.stats.share_summary import summarize_shares
 from attnlab.stats.trend import Trend, summarize_trends
 
@@ -66,7 +74,10 @@ EFFECT_FILES = ("effects.csv", "effects.parquet")
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a study's page, which is also a part of the page on several studies. `records` are the compared runs."""
+    """The contents of a study's page, which is also a part of the page on several studies. `records` are the compared runs.
+
+    `others` are the results without each choice of its records.
+    """
 
     info: StudyInfo
     introduction: Sequence[str]
@@ -82,6 +93,8 @@ class Page:
     search: PageSection | None
     runs: Table
     results: StudyTable = field(repr=False)
+    others: Mapping[Choice, StudyTable] = field(repr=False)
+    effects: FactorialResult | None = field(repr=False)
     records: Sequence[RunRecord] = field(repr=False)
 
     @property
@@ -125,16 +138,19 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
     study = info.spec
-    searches, trials, records, cells = _summarize(info, runs)
-    trends = summarize_trends(cells, study)  # corrected over the whole study, as the cells are
+    searches, trials, records, cells, others = _summarize(info, runs)
+    trends = correct_trends(summarize_trends(cells, study), others, info.selection)  # over the whole study, as the cells are
     if info.task:
         cells, trends = _of_task(info.task, study, cells, trends)
         info = replace(info, spec=study.for_task(info.task))
     spec = info.spec
+    others = [other.for_task(spec) for other in others]
     # Curves over steps and lengths are those of one configuration per cell.
     colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
-    effects = estimate_effects(cells, spec)
+    effects = correct_effects(estimate_effects(cells, spec), others, info.selection)
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
+    shares, shares_of = correct_shares(shares, others, curves)
+    results = StudyTable(info.task or spec.study, spec, cells, trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     stages = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
@@ -169,17 +185,22 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         methods=methods,
         search=search,
         runs=run_table(records, spec),
-        results=StudyTable(info.task or spec.study, spec, cells, trends, shares),
+        results=results,
+        others={
+            other.choice: StudyTable(results.name, other.spec or spec, other.cells, other.trends, shares_of[other.choice])
+            for other in others
+        },
+        effects=effects,
         records=records,
     )
 
 
 def _summarize(
     info: StudyInfo, runs: pandas.DataFrame
-) -> tuple[list[SearchSummary], list[RunRecord], list[RunRecord], list[CellSummary]]:
-    """Return the summaries of searches, the trials, the other runs, which alone are compared, and the cells, in order.
+) -> tuple[list[SearchSummary], list[RunRecord], list[RunRecord], list[CellSummary], list[Alternative]]:
+    """Return the summaries of searches, the trials, the other runs, which alone are compared, the cells, and the alternatives.
 
-    All but the cells are those of the task that the page is about, if it is about one only.
+    The first three are those of the task that the page is about, if it is about one only.
     """
     spec = info.spec
     everything: list[RunRecord] = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
@@ -191,11 +212,12 @@ def _summarize(
     unconfirmed = unconfirmed_cells(everything, spec, [summary for of_task in searches.values() for summary in of_task])
     cells = summarize_cells([*exclude_trials(everything), *unconfirmed], spec)
     cells.sort(key=lambda cell: info.position(cell.name))
-    cells = corrected(cells, exclude_trials(everything), spec, info.selection)
+    others = alternatives(exclude_trials(everything), spec, info.selection)
+    cells = correct_cells(cells, others, info.selection)
     shown = spec.for_task(info.task) if info.task else spec
     everything = [run for run in everything if shown.includes(run)]
     trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
-    return searches.get(info.task, []), trials, records, cells
+    return searches.get(info.task, []), trials, records, cells, others
 
 
 def _of_task(
@@ -218,7 +240,8 @@ def _summary(
         summary = with_trends(summarize(cells, spec, is_part=is_part), trends, spec)
     else:
         summary = summarize_effects(effects, spec, is_part=is_part)
-    chosen = describe_selection(info.selection, cells, spec, changes=info.changes)
+    corrected = described_verdicts(cells, trends, effects)
+    chosen = describe_selection(info.selection, cells, spec, corrected=corrected, changes=info.changes)
     return replace(summary, records=[Strong(chosen)] if chosen else [])
 
 
@@ -311,7 +334,7 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     spec = page.results.spec
-    export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec)
+    export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, effects=page.effects)
     if trends := page.results.trends:
         export_trends(folder, trends)
     files = (*FILES, *(EFFECT_FILES if page.info.spec.factorial else ()), *(TREND_FILES if trends else ()))

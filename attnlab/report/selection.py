@@ -4,34 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from attnlab.config.axes import text as axis_text
 from attnlab.config.estimand import EstimandConfig
 from attnlab.report.wording import count, describe_correction, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.corrections import Choice
+from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.records import comparison_name
-from attnlab.stats.selection import Choice, Selection
+from attnlab.stats.selection import Selection
+from attnlab.stats.trend import Trend
+from attnlab.stats.verdict import Correction, p_of_verdict
 
 MAX_NAMED = 6  # cells in one list
 
+CorrectedVerdict = tuple[str, str, Sequence[Correction]]  # name, verdict, and the verdicts without each choice of records
+
 
 def describe_selection(
-    selection: Selection, cells: Sequence[CellSummary], spec: ComparisonSpec, *, changes: Sequence[str] = ()
+    selection: Selection,
+    cells: Sequence[CellSummary],
+    spec: ComparisonSpec,
+    *,
+    corrected: Sequence[CorrectedVerdict],
+    changes: Sequence[str] = (),
 ) -> str:
     """Name the results that a table leaves out, and what was planned, seen and asked before; "" if its records were not chosen.
 
     Args:
-        cells: Summaries of the table, with the corrected verdicts of `attnlab.stats.selection.corrected`.
+        cells: Summaries of the table.
+        spec: The comparison that the study makes.
+        corrected: As `described_verdicts` returns them.
         changes: As `describe_changes_of` returns them.
     """
     selection = _of_task(selection, cells, spec)
     sentences = [
-        *_left_out(selection, cells, spec),
+        *_left_out(selection, corrected, spec),
         *_lost(selection),
         *_not_run(selection),
         *(f"The comparison was changed after the study had results. Before: {change}." for change in changes),
-        *_effects("As first asked", Choice.QUESTION, cells),
+        *_corrections("As first asked", Choice.QUESTION, corrected),
+        *_corrections("As first asked, with the results that are left out", Choice.BOTH, corrected),
+        *_retried(selection, corrected),
         *_renamed(selection),
     ]
     return " ".join(sentences)
@@ -46,11 +62,12 @@ def _of_task(selection: Selection, cells: Sequence[CellSummary], spec: Compariso
         selection,
         left_out=tuple(run for run in selection.left_out if spec.includes(run)),
         lost=tuple(lost for lost in selection.lost if lost[0] in shown),
+        retried=tuple(pair for pair in selection.retried if pair[0] in shown),
         not_run=tuple((cell, seeds) for cell, seeds in selection.not_run if cell in shown or spec.task in cell),
     )
 
 
-def _left_out(selection: Selection, cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+def _left_out(selection: Selection, corrected: Sequence[CorrectedVerdict], spec: ComparisonSpec) -> list[str]:
     runs = selection.left_out
     if not runs:
         return []
@@ -61,8 +78,8 @@ def _left_out(selection: Selection, cells: Sequence[CellSummary], spec: Comparis
         groups.setdefault((f"{label}{cell_of(run, spec)}", how), []).append(int(run["seed"]))
     named = [f"{cell} ({_seeds(seeds)}{f', {how}' if how else ''})" for (cell, how), seeds in groups.items()]
     texts = [f"{count(len(runs), 'finished run')} left out of this study: {_listed(named)}."]
-    if spec.baseline:
-        texts += _effects("With them", Choice.RUNS, cells) or ["They change no verdict."]
+    if spec.baseline or spec.factorial:
+        texts += _corrections("With them", Choice.RUNS, corrected) or ["They change no verdict."]
         texts += ["If runs are left out after their results are known, p-values are too small."]
     return texts
 
@@ -82,6 +99,18 @@ def _not_run(selection: Selection) -> list[str]:
     return [f"This is a part of the study. Planned and not run: {_listed(named)}."] if named else []
 
 
+def _retried(selection: Selection, corrected: Sequence[CorrectedVerdict]) -> list[str]:
+    if not selection.retried:
+        return []
+    cells: dict[int, dict[str, None]] = {}
+    for cell, baseline, number in selection.retried:
+        cells.setdefault(number, {})[comparison_name(cell, baseline)] = None
+    named = [f"{_listed([*names], ', ')} ({count(number, 'other configuration')})" for number, names in cells.items()]
+    texts = [f"The configuration was changed after this study was judged. Judged before: {_listed(named)}."]
+    texts += _corrections("Corrected for them", Choice.TRIES, corrected)
+    return [*texts, *_corrections("With all of these corrections", Choice.ALL, corrected)]
+
+
 def _renamed(selection: Selection) -> list[str]:
     looks: dict[str, list[int]] = {}
     for study, seeds in selection.renamed:
@@ -93,22 +122,43 @@ def _renamed(selection: Selection) -> list[str]:
     ]
 
 
-def _effects(label: str, choice: Choice, cells: Sequence[CellSummary]) -> list[str]:
+def described_verdicts(
+    cells: Sequence[CellSummary], trends: Sequence[Trend], effects: FactorialResult | None
+) -> list[CorrectedVerdict]:
+    """Return the verdicts of a study that have corrected ones: cells, trends and effects, with their names."""
+    several = any(cell.further for cell in cells)
+    found: list[CorrectedVerdict] = [
+        (
+            comparison_name(cell.name, cell.baseline) if several else cell.name,
+            _verdict(cell.verdict.kind, p_of_verdict(cell.difference)),
+            cell.verdict.corrections,
+        )
+        for cell in comparisons(cells)
+        if cell.verdict and cell.difference
+    ]
+    found += [(f"the trend of {trend.name}", _verdict(trend.kind, trend.p_value), trend.corrections) for trend in trends]
+    found += [
+        (f"the effect of {effect.name}", _verdict(effect.verdict.kind, p_of_verdict(effect.difference)), corrections)
+        for effect in (effects.effects if effects else ())
+        if (corrections := effect.verdict.corrections)
+    ]
+    return found
+
+
+def _corrections(label: str, choice: Choice, corrected: Sequence[CorrectedVerdict]) -> list[str]:
     """Return a sentence as in "With them: no_wo inconclusive, p 0.039 (instead of better, p 0.022)."; [] without a change."""
-    texts, several = [], any(cell.further for cell in cells)
-    for cell in comparisons(cells):
-        name = comparison_name(cell.name, cell.baseline) if several else cell.name
-        for correction in cell.verdict.corrections if cell.verdict else ():
-            if correction.choice == choice:
-                texts.append(f"{name} {describe_correction(correction)} (instead of {_verdict(cell)})")
+    texts = [
+        f"{name} {describe_correction(correction)} (instead of {verdict})"
+        for name, verdict, corrections in corrected
+        for correction in corrections
+        if correction.choice == choice
+    ]
     return [f"{label}: {_listed(texts)}."] if texts else []
 
 
-def _verdict(cell: CellSummary) -> str:
-    if cell.verdict is None or cell.difference is None:
-        return "without a verdict"
-    p = format_p_value(cell.difference.p_holm)
-    return f"{cell.verdict.kind.value}{f', p {p}' if p else ''}"
+def _verdict(kind: StrEnum, p: float | None) -> str:
+    text = format_p_value(p)
+    return f"{kind.value}{f', p {text}' if text else ''}"
 
 
 def _listed(texts: Sequence[str], separator: str = "; ") -> str:
@@ -117,7 +167,7 @@ def _listed(texts: Sequence[str], separator: str = "; ") -> str:
 
 
 def _seeds(seeds: Iterable[int]) -> str:
-    numbers = sorted(seeds)
+    numbers = sorted({*seeds})  # of a sweep, several runs have one seed
     return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 

@@ -22,7 +22,20 @@ def describe_share(share: CellShare) -> str:
     units = ("steps", "FLOPs", "training time")
     shares = zip(_texts(share), units, strict=True)
     parts = [f"{text} of the {unit}" for text, unit in shares if text]
-    return f"{_statement(share)} in {', '.join(parts)}"
+    return f"{_statement(share)} in {', '.join(parts)}{''.join(f' ({text})' for text in _others(share))}"
+
+
+def _others(share: CellShare) -> list[str]:
+    """Return the shares without a choice of records, as in "but dense in 0.95 [0.9, 1.0] of the steps as first asked"."""
+    texts = []
+    for choice, other in share.others:
+        if other is None:
+            texts.append(f"but unknown {choice}")
+            continue
+        text = f"{_format(other.shares()[0], bounded=other.bounded)} of the steps {choice}"
+        faster = f"{share.baseline if other.reversed else share.name} in " if other.reversed != share.share.reversed else ""
+        texts.append(f"but {faster}{text}")
+    return texts
 
 
 def _statement(share: CellShare) -> str:
@@ -70,10 +83,12 @@ def share_table(shares: Sequence[CellShare], *, colors: Mapping[str, str]) -> Ta
     columns = [Column("", is_text=True), Column("steps"), Column("FLOPs"), Column("training time"), Column("seeds")]
     several = len({share.source for share in shares}) > 1
     columns += [Column("read from", is_text=True)] if several else []
+    columns.append(Column("corrected", is_text=True))
     rows = []
     for share in shares:
         texts = [f"{_statement(share)} in", *_texts(share), str(share.share.log_ratio.n)]
-        rows.append(TableRow([*texts, *([share.source.value] if several else [])], colors.get(share.cell, "")))
+        texts += [*([share.source.value] if several else []), "; ".join(_others(share))]
+        rows.append(TableRow(texts, colors.get(share.cell, "")))
     filled = [i for i in range(len(columns)) if i == 0 or any(row.cells[i] for row in rows)]
     kept = [TableRow([row.cells[i] for i in filled], row.color) for row in rows]
     return Table([columns[i] for i in filled], kept)

@@ -13,7 +13,9 @@ from attnlab.report.summary import Strong, Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     count,
+    describe_corrections,
     describe_mark,
+    export_corrections,
     format_change,
     format_consistent,
     format_interval,
@@ -79,7 +81,7 @@ def describe_kind(trend: Trend) -> str:
             text = f"inconclusive: {REASONS[trend.reason]}"
         case _:
             text = trend.kind.value
-    return ", ".join([text, *_conditions(trend)])
+    return ", ".join([text, *_conditions(trend), *describe_corrections(trend.kind, trend.corrections)])
 
 
 def describe_change(trend: Trend) -> str:
@@ -107,19 +109,10 @@ def _conditions(trend: Trend) -> list[str]:
     return conditions
 
 
-def p_value_of(trend: Trend) -> float | None:
-    """Return the p-value that the outcome rests on."""
-    if trend.slope is None:
-        return None
-    if trend.kind is TrendKind.STEADY and not trend.slope.identical:
-        return trend.slope.p_equivalent_holm
-    return trend.p_size if trend.kind in (TrendKind.SHRINKS, TrendKind.GROWS) else trend.slope.p_holm
-
-
 def _p_value(trend: Trend) -> str:
     """Format the p-value that the outcome rests on, with a remark if it is that of the equivalence test."""
     steady = trend.kind is TrendKind.STEADY and trend.slope is not None and not trend.slope.identical
-    return format_p_value(p_value_of(trend)) + (" (equivalence)" if steady else "")
+    return format_p_value(trend.p_value) + (" (equivalence)" if steady else "")
 
 
 def _format_slope(trend: Trend) -> str:
@@ -273,7 +266,8 @@ def describe_ends(trend: Trend) -> str:
     """Return the ends of a trend as in "-0.0455 to -0.0127, p = 0.006", with its conditions."""
     ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
-    return ", ".join([f"{format_change(*ends)}{_p_clause(trend)}{change}", *_conditions(trend)])
+    conditions = [*_conditions(trend), *describe_corrections(trend.kind, trend.corrections)]
+    return ", ".join([f"{format_change(*ends)}{_p_clause(trend)}{change}", *conditions])
 
 
 def export_trends(folder: Path, trends: Sequence[Trend]) -> None:
@@ -309,4 +303,5 @@ def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, An
         "p_size_holm": trend.p_size,
         "p_equivalent_holm": slope.p_equivalent_holm if slope else None,
         "trend": describe_kind(trend),
+        "corrected": export_corrections(trend.corrections),
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 from attnlab._util.plural import count
 from attnlab.config.comparability import is_program_test
@@ -245,14 +246,33 @@ def describe_conditions(verdict: Verdict) -> list[str]:
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
     files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
-    chosen = [f"but {describe_correction(correction)} {correction.choice}" for correction in verdict.corrections]
+    chosen = describe_corrections(verdict.kind, verdict.corrections)
     return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported, *chosen]
+
+
+def describe_corrections(kind: StrEnum, corrections: Sequence[Correction]) -> list[str]:
+    """Return the verdicts without each choice of records as in "but inconclusive, p 0.039 as first asked".
+
+    Args:
+        kind: The verdict with that choice; of the same one, only the p-value is named.
+        corrections: Of this verdict.
+    """
+    texts = []
+    for correction in corrections:
+        p = "" if correction.baseline or correction.kind != kind else format_p_value(correction.p)
+        texts.append(f"{f'p {p}' if p else f'but {describe_correction(correction)}'} {correction.choice}")
+    return texts
+
+
+def export_corrections(corrections: Sequence[Correction]) -> str:
+    """Return the verdicts without each choice of records, for a column of a table."""
+    return "; ".join(f"{describe_correction(correction)} {correction.choice}" for correction in corrections)
 
 
 def describe_correction(correction: Correction) -> str:
     """Return the verdict without a choice of records as in "inconclusive, p 0.039" or "worse than dense"."""
     if correction.kind is None:
-        return "without a verdict"
+        return "without a known verdict"
     against = f" {'than' if correction.kind in DIRECTED else 'against'} {correction.baseline}" if correction.baseline else ""
     p = format_p_value(correction.p)
     return f"{correction.kind.value}{against}{f', p {p}' if p else ''}"

@@ -16,7 +16,7 @@ from attnlab._util.files import describe_error
 from attnlab.errors import UserError
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, load_study_info
-from attnlab.report.page import Page, make_page, runs_of, task_folder, write_page
+from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.stored import save
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.compare import summarize_cells
@@ -72,8 +72,9 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         runs = load_runs(study, root)
         if runs.empty:
             raise UserError(f"the study {study!r} has no runs yet, or all were withdrawn")
-        curves, maps = load_curves(study, root), load_attention_maps(study, root)
         info = load_study_info(runs, root=root)
+        left_out = [str(run["run_id"]) for run in info.selection.left_out]
+        curves, maps = load_curves(study, root, further=left_out), load_attention_maps(study, root)
         info = replace(info, question=question or info.question)
         cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
         info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
@@ -102,7 +103,8 @@ def _write_study(
         return [write(folder, info=info, runs=runs, curves=curves, maps=maps)]
     pages = []
     for part, of_task in split_tasks(cells, info.spec):
-        names, ids = {cell.name for cell in of_task}, runs_of(part, runs)["run_id"].tolist()
+        names = {cell.name for cell in of_task}
+        ids = [run["run_id"] for run in (*runs.to_dict("records"), *info.selection.left_out) if part.includes(run)]
         page = write(
             folder / task_folder(part.task),
             info=replace(info, task=part.task, uncertainty=split_uncertainty(items, of_task, part)),

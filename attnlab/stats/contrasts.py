@@ -31,6 +31,7 @@ from attnlab.stats.pooling import (
 from attnlab.stats.records import comparison_name
 from attnlab.stats.share_summary import CellShare
 from attnlab.stats.trend import Trend, correct_trends
+from attnlab.stats.verdict import Correction, VerdictKind
 
 DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")  # SHA-256 or MD5
 ContrastName = tuple[str, str]  # names of a cell and of its baseline, without the axes that both share
@@ -89,6 +90,8 @@ class Contrast:
         groups: Indices of studies that count as one, because they share data and seeds.
         pooled: The mean over the groups; None for too few groups, or if a study has no relative effect.
         pooled_share: The same of the logarithms of the shares of training.
+        corrections: Other verdicts on the mean, which it would have without a choice of records.
+        other_shares: (choice, mean) of the shares of training without a choice of records.
     """
 
     name: str
@@ -97,6 +100,8 @@ class Contrast:
     groups: tuple[tuple[int, ...], ...] = ()
     pooled: PooledEffect | None = None
     pooled_share: PooledEffect | None = None
+    corrections: tuple[Correction, ...] = ()
+    other_shares: tuple[tuple[str, PooledEffect | None], ...] = ()
 
     @property
     def label(self) -> str:
@@ -150,6 +155,35 @@ def combine(tables: Sequence[StudyTable]) -> JointResult:
     )
     tests = sum(difference is not None and difference.p is not None for difference in family)
     return JointResult(tuple(tables), pooled, tests)
+
+
+def with_tables(result: JointResult, tables: Sequence[StudyTable], contrasts: Sequence[Contrast]) -> JointResult:
+    """Return a result with other verdicts in its tables, which its contrasts have as well.
+
+    Args:
+        tables: Those of the result, with other verdicts on the same comparisons and trends.
+        contrasts: Those of the result.
+    """
+    by_name = {table.name: table for table in tables}
+    cells = {table.name: {(c.name, c.baseline): c for c in comparisons(table.cells)} for table in tables}
+
+    def replaced(study: ContrastEffect) -> ContrastEffect:
+        table = by_name[study.table.name]
+        shown, lower = (
+            tuple(cells[table.name][c.name, c.baseline] for c in group) for group in (study.comparisons, study.lower_levels)
+        )
+        names = {cell.name for cell in shown}
+        trends = tuple(trend for trend in table.trends if {comparison.name for comparison in trend.comparisons} & names)
+        return replace(study, table=table, comparisons=shown, lower_levels=lower, trends=trends)
+
+    contrasts = [replace(contrast, studies=tuple(map(replaced, contrast.studies))) for contrast in contrasts]
+    return replace(result, tables=tuple(tables), contrasts=tuple(contrasts))
+
+
+def mean_kind(mean: Difference) -> VerdictKind:
+    """Return the outcome of the test of a mean after correction; positive effects are worse."""
+    kinds = {"higher": VerdictKind.WORSE, "lower": VerdictKind.BETTER}
+    return kinds.get(mean.conclusion, VerdictKind.INCONCLUSIVE)
 
 
 def _shared_first(contrasts: Iterable[Contrast]) -> tuple[Contrast, ...]:
@@ -229,20 +263,22 @@ def _pooled(contrast: Contrast) -> Contrast:
     groups = independent_groups(identities)
     effects = [study.effect for study in contrast.studies]
     shares = [study.share for study in contrast.studies]
+    looks = [c.difference.looks for study in contrast.studies for c in study.comparisons if c.difference]
+    tries = max((own.tries for own in looks if own), default=0)
     return replace(
         contrast,
         groups=tuple(map(tuple, groups)),
-        pooled=_pool_groups(effects, groups),
+        pooled=_pool_groups(effects, groups, tries=tries),
         pooled_share=_pool_groups(shares, groups),
     )
 
 
-def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]]) -> PooledEffect | None:
+def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]], *, tries: int = 0) -> PooledEffect | None:
     """Return the mean over groups; None if a study has no effect: a mean over the others would answer another question."""
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
         return None
-    return pool([average([known[i] for i in group]) for group in groups])
+    return pool([average([known[i] for i in group]) for group in groups], tries=tries)
 
 
 def data_of(cell: CellSummary) -> frozenset[str]:

@@ -109,25 +109,33 @@ class LookHistory:
         new = {name: (futility, time) for name, futility in futile.items() if self.futile.get(name, (None,))[0] != futility}
         return replace(self, futile={**self.futile, **new}) if new else self
 
-    def with_tables(self, tables: Iterable[Seen], cells: Sequence[CellSummary]) -> LookHistory:
+    def with_tables(self, tables: Iterable[Seen], cells: Sequence[CellSummary], *, effects: bool = False) -> LookHistory:
         """Return this history with looks at the same runs in other studies, and in this one before its runs were withdrawn.
 
         They count for the comparisons in ``cells`` whose two cells they have shown, at the number of common seeds.
+
+        Args:
+            effects: As for `add`: a table with two of these cells is a look at the effects.
         """
         recorded = {time for timed in (self.study, *self.own.values()) for _, time in timed}
         tables = [table for table in tables if table.time not in recorded]
-        own, values = dict(self.own), {cell.name: cell.values.keys() for cell in cells}
+        values = {cell.name: cell.values.keys() for cell in cells}
+        own, study = dict(self.own), self.study
+        if effects:
+            common = [
+                (t.time, [len({*t.seeds[name]} & seeds) for name, seeds in values.items() if name in t.seeds]) for t in tables
+            ]
+            study = _merged(study, [(time, max(numbers)) for time, numbers in common if len(numbers) > 1])
         for cell in comparisons(cells) if tables else ():
             if cell.difference is None:
                 continue
             name, pairs = comparison_name(cell.name, cell.baseline), values[cell.name] & values[cell.baseline]
             shown = [(t.time, len(pairs & {*t.seeds.get(cell.name, ())} & {*t.seeds.get(cell.baseline, ())})) for t in tables]
             looks = own.get(name, self.study)
-            merged = sorted({(time, n) for n, time in looks} | {(time, n) for time, n in shown if n > 1})
-            increasing = _since(tuple((n, time) for time, n in merged), -1)
+            increasing = _merged(looks, shown)
             if self._looks(increasing) != self._looks(looks):
                 own[name] = increasing
-        return replace(self, own=own)
+        return replace(self, study=study, own=own)
 
     def _looks(self, timed: TimedLooks) -> Looks | None:
         numbers = [seeds for seeds, _ in timed]
@@ -135,6 +143,12 @@ class LookHistory:
             first, last, _ = self.announced
             return Looks(first, last, tuple(n for n in numbers if n > last))
         return Looks(numbers[0], numbers[0], tuple(numbers[1:])) if numbers else None
+
+
+def _merged(looks: TimedLooks, shown: Sequence[tuple[int, int]]) -> TimedLooks:
+    """Return looks with further ones, as (time, number of seeds), at increasing numbers."""
+    merged = sorted({(time, n) for n, time in looks} | {(time, n) for time, n in shown if n > 1})
+    return _since(tuple((n, time) for time, n in merged), -1)
 
 
 def _since(timed: TimedLooks, start: int) -> TimedLooks:

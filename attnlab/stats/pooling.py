@@ -39,6 +39,7 @@ from statistics import fmean
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.paired import LEVEL, Difference, Interval, t_quantile
+from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
 
 MIN_STUDIES = 3  # with a mean and a prediction interval
@@ -179,12 +180,18 @@ def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]])
     return sorted(groups)
 
 
-def pool(effects: Sequence[Effect]) -> PooledEffect | None:
-    """Return the mean of independent effects; None for fewer than `MIN_STUDIES`."""
+def pool(effects: Sequence[Effect], *, tries: int = 0) -> PooledEffect | None:
+    """Return the mean of independent effects; None for fewer than `MIN_STUDIES`.
+
+    Args:
+        effects: One of each study.
+        tries: Number of earlier configurations that the test of the mean is corrected for.
+    """
     if len(effects) < MIN_STUDIES:
         return None
     values: Mapping[int, float] = {i: effect.mean for i, effect in enumerate(effects)}
-    mean = paired.difference(values, dict.fromkeys(values, 0.0))
+    looks = Looks(len(effects), len(effects), tries=tries) if tries else None
+    mean = paired.difference(values, dict.fromkeys(values, 0.0), looks=looks)
     assert mean is not None and mean.interval.sd is not None
     n, sd = mean.interval.n, mean.interval.sd
     half_width = t_quantile(1 - LEVEL / 2, n - 1) * sd * math.sqrt(1 + 1 / n)

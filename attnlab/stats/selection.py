@@ -1,7 +1,6 @@
-"""The choice of records behind a table: results that it leaves out, and what its verdicts would be without that choice.
+"""The choice of records behind a table: results that it leaves out, and what was known and asked before.
 
-A verdict is valid if its runs, its seeds and its question were chosen before their results were known. Where they were not, or
-where that is not known, the verdict from all results, or from the question that was asked first, is computed as well.
+`attnlab.stats.corrections` computes the verdicts without that choice.
 """
 
 from __future__ import annotations
@@ -9,30 +8,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from attnlab._util.run_state import RunState
-from attnlab.config.estimand import EstimandConfig
-from attnlab.stats.cells import CellSummary, ComparisonSpec, TaskMetric, comparisons
+from attnlab.stats.cells import ComparisonSpec, comparisons
 from attnlab.stats.compare import cell_of, summarize_cells
-from attnlab.stats.margin import with_margin
 from attnlab.stats.records import finite
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.seen import Seeds, Seen
-from attnlab.stats.verdict import Correction, Verdict, VerdictKind
 
 RunRecord = Mapping[str, Any]
 Pairs = Sequence[tuple[str, str]]  # a cell and its baseline
 NOISE = 1e-6  # relative difference of results that are equal to rounding
-
-
-class Choice(StrEnum):
-    """The choice that a corrected verdict does without."""
-
-    RUNS = "with the results that are left out"
-    QUESTION = "as first asked"
 
 
 @dataclass(frozen=True)
@@ -47,6 +36,10 @@ class Selection:
         first_question: The question that was asked first; None if it is the present one.
         question: The present one; None if it is not recorded.
         renamed: (study, seeds) of earlier tables of the same runs under another name, with the number of common seeds.
+        retried: (cell, baseline, number) of comparisons that the study judged before with so many other configurations of the
+            two cells.
+        known: Name of a cell -> the seeds that tables had shown, at the time of each table; empty without a choice of runs or
+            of the question.
     """
 
     left_out: tuple[RunRecord, ...] = ()
@@ -56,11 +49,16 @@ class Selection:
     first_question: Mapping[str, Any] | None = None
     question: Mapping[str, Any] | None = None
     renamed: tuple[tuple[str, int], ...] = ()
+    retried: tuple[tuple[str, str, int], ...] = ()
+    known: tuple[Mapping[str, Seeds], ...] = ()
 
 
 def compared_pairs(records: Sequence[RunRecord], spec: ComparisonSpec) -> Pairs:
-    """Return (cell, baseline) of each comparison of a table."""
-    return [(cell.name, cell.baseline) for cell in comparisons(summarize_cells(records, spec)) if cell.baseline]
+    """Return (cell, baseline) of each comparison of a table, and each pair of cells of a factorial study."""
+    cells = summarize_cells(records, spec)
+    compared = [(cell.name, cell.baseline) for cell in comparisons(cells) if cell.baseline]
+    design = combinations([cell.name for cell in cells], 2) if spec.factorial else ()
+    return list(dict.fromkeys([*compared, *design]))
 
 
 def seeds_by_cell(records: Iterable[RunRecord], spec: ComparisonSpec) -> dict[str, set[int]]:
@@ -97,67 +95,6 @@ def everything(records: Sequence[RunRecord], left_out: Sequence[RunRecord], spec
     """Return the runs of a table with those that it leaves out; a withdrawn run counts instead of the one that replaced it."""
     withdrawn = {_place(run, spec) for run in left_out if run.get("withdrawn")}
     return [*(run for run in records if _place(run, spec) not in withdrawn), *left_out]
-
-
-def corrected(
-    cells: Sequence[CellSummary], records: Sequence[RunRecord], spec: ComparisonSpec, selection: Selection
-) -> list[CellSummary]:
-    """Return the cells with the verdicts that they would have without the choice of runs and of the question."""
-    if not spec.baseline:
-        return list(cells)
-    corrections: dict[str, list[Correction]] = {}
-    if selection.left_out:
-        table = summarize_cells(everything(records, selection.left_out, spec), spec)
-        _add(corrections, cells, table, Choice.RUNS)
-    first = selection.first_question
-    if first is not None and (before := with_question(spec, first, records)) is not None:
-        _add(corrections, cells, summarize_cells(records, before), Choice.QUESTION)
-    return [_with_corrections(cell, corrections) for cell in cells]
-
-
-def _add(
-    corrections: dict[str, list[Correction]], cells: Sequence[CellSummary], table: Sequence[CellSummary], choice: Choice
-) -> None:
-    """Add the verdicts of another table that differ from those of the cells, by the name of the comparison."""
-    after = {(cell.name, cell.baseline): cell for cell in comparisons(table) if cell.difference is not None}
-    first = {cell.name: cell for cell in reversed(list(after.values()))}
-    after = {(cell.name, cell.baseline): cell for cell in map(_mirrored, after.values())} | after
-    known = {cell.name for cell in table}
-    for cell in comparisons(cells):
-        other = after.get((cell.name, cell.baseline)) or (first.get(cell.name) if choice is Choice.QUESTION else None)
-        if cell.verdict is None or not cell.baseline or cell.name not in known:
-            continue
-        if other is None or other.verdict is None:
-            if choice is Choice.RUNS and cell.difference is not None:
-                corrections.setdefault(_id(cell), []).append(Correction(choice.value))
-        elif other.baseline != cell.baseline or _outcome(other) != _outcome(cell):
-            p = other.difference.p_holm if other.difference else None
-            against = other.baseline if other.baseline != cell.baseline else ""
-            corrections.setdefault(_id(cell), []).append(Correction(choice.value, other.verdict.kind, p, against))
-
-
-def _mirrored(cell: CellSummary) -> CellSummary:
-    """Return the comparison of a baseline with its cell."""
-    flipped = {VerdictKind.BETTER: VerdictKind.WORSE, VerdictKind.WORSE: VerdictKind.BETTER}
-    verdict = cell.verdict and replace(cell.verdict, kind=flipped.get(cell.verdict.kind, cell.verdict.kind))
-    return replace(cell, name=cell.baseline, baseline=cell.name, verdict=verdict, further=())
-
-
-def _with_corrections(cell: CellSummary, corrections: Mapping[str, Sequence[Correction]]) -> CellSummary:
-    verdict: Verdict | None = cell.verdict
-    if verdict is not None and (own := corrections.get(_id(cell))):
-        verdict = replace(verdict, corrections=tuple(own))
-    return replace(cell, verdict=verdict, further=tuple(_with_corrections(further, corrections) for further in cell.further))
-
-
-def _id(cell: CellSummary) -> str:
-    return json.dumps([cell.name, cell.baseline])
-
-
-def _outcome(cell: CellSummary) -> tuple[str, str]:
-    """Return the verdict and its p-value as tables show it."""
-    p = cell.difference.p_holm if cell.difference else None
-    return (cell.verdict.kind.value if cell.verdict else "", "" if p is None else f"{p:.3f}")
 
 
 def find_lost(
@@ -238,36 +175,6 @@ def common_seeds(table: Seen, present: Mapping[str, set[int]], pairs: Pairs) -> 
 def _common(seeds: Mapping[str, Iterable[int]], pair: tuple[str, str]) -> set[int]:
     """Return the seeds that both cells of a pair have."""
     return {*seeds.get(pair[0], ())} & {*seeds.get(pair[1], ())}
-
-
-def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
-    """Return a comparison with the question that a study recorded, without its margin (`attnlab.stats.margin`)."""
-    baselines = question["baseline"] or {}
-    first, *others = baselines if isinstance(baselines, list) else [baselines]
-    return replace(
-        spec,
-        metric=question["metric"],
-        direction=question["direction"],
-        baseline=first,
-        further_baselines=tuple(others),
-        margin=None,
-        margin_share=None,
-        control=question.get("control"),
-        over=question.get("over") or "",
-        moderate=question.get("moderate", True),
-        estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
-        task_axis=question.get("task_axis") or "",
-        tasks={task: TaskMetric(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
-    )
-
-
-def with_question(spec: ComparisonSpec, question: Mapping[str, Any], records: Sequence[RunRecord]) -> ComparisonSpec | None:
-    """Return a comparison with another question; None if the runs cannot answer it."""
-    before = question_of(spec, question)
-    axes = {axis for baseline in (*before.baselines, before.control or {}) for axis in baseline}
-    if before.tasks or spec.tasks or not before.baseline or not axes <= {*spec.axes}:
-        return None
-    return with_margin(before, question["margin"], records)
 
 
 def _place(run: RunRecord, spec: ComparisonSpec) -> tuple[str, int, str]:

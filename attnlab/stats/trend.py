@@ -33,6 +33,9 @@ from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_tasks
 from attnlab.stats.compare import lose_seeds_alike
 from attnlab.stats.paired import LEVEL, Difference, Interval, NoTest, noise
+from attnlab.stats.records import comparison_name
+from attnlab.stats.sequential import merge_looks
+from attnlab.stats.verdict import Correction
 
 
 class TrendKind(StrEnum):
@@ -74,6 +77,7 @@ class Trend:
         middle: The difference at the middle of the range on the fitted line, like `slope`.
         kind: The outcome.
         reason: The reason if there is no test, or the differences contradict its outcome; else None.
+        corrections: Other outcomes, which the trend would have without a choice of its records.
     """
 
     name: str
@@ -85,6 +89,16 @@ class Trend:
     middle: Difference | None = None
     kind: TrendKind = TrendKind.INCONCLUSIVE
     reason: TrendReason | None = None
+    corrections: tuple[Correction, ...] = ()
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value that the outcome rests on."""
+        if self.slope is None:
+            return None
+        if self.kind is TrendKind.STEADY and not self.slope.identical:
+            return self.slope.p_equivalent_holm
+        return self.p_size if self.kind in (TrendKind.SHRINKS, TrendKind.GROWS) else self.slope.p_holm
 
     @property
     def p_size(self) -> float | None:
@@ -195,8 +209,10 @@ def _fit(
     per_noise = 2 / trend.doublings  # noise of a slope, relative to that of a score: at most that of the line between the ends
     of_slope = {seed: per_noise * value for seed, value in largest.items()}
     slopes, middles = ({seed: line[i] for seed, line in lines.items()} for i in (0, 1))
-    slope = paired.difference(slopes, zero, margin=margin, looks=spec.looks, scales=of_slope)
-    middle = paired.difference(middles, zero, looks=spec.looks, scales=largest)
+    compared = (comparison_name(cell.name, cell.baseline) for cell in levels.values())
+    looks = merge_looks(spec.own_looks.get(name, spec.looks) for name in compared)
+    slope = paired.difference(slopes, zero, margin=margin, looks=looks, scales=of_slope)
+    middle = paired.difference(middles, zero, looks=looks, scales=largest)
     assert slope is not None and middle is not None
     bases = [by_name[cell.baseline] for cell in levels.values()]
     if len(seeds) > 1 and _lost_unequally(trend.comparisons, bases):

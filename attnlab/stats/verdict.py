@@ -57,17 +57,17 @@ class Sensitivity(StrEnum):
 
 @dataclass(frozen=True)
 class Correction:
-    """The verdict that a comparison would have without a choice of its records (`attnlab.stats.selection`).
+    """The verdict that a comparison would have without a choice of its records (`attnlab.stats.corrections`).
 
     Attributes:
         choice: That choice, as text.
-        kind: The verdict; None if there is none.
+        kind: The verdict, or the outcome of a trend; None if there is none.
         p: Its corrected p-value.
         baseline: The baseline of that comparison, if it is another one; else "".
     """
 
     choice: str
-    kind: VerdictKind | None = None
+    kind: StrEnum | None = None
     p: float | None = None
     baseline: str = ""
 
@@ -121,6 +121,13 @@ class Verdict:
     def is_unsupported(self) -> bool:
         """True for an outcome of equivalent or identical of a study of which nothing shows that it sees differences."""
         return self.sensitivity not in (None, Sensitivity.SHOWN)
+
+
+def p_of_verdict(difference: Difference | None) -> float | None:
+    """Return the p-value that a verdict rests on: for equivalent cells that of the equivalence test."""
+    if difference is None:
+        return None
+    return difference.p_equivalent_holm if difference.conclusion == "equivalent" else difference.p_holm
 
 
 def judge(difference: Difference | None, *, direction: str) -> Verdict:

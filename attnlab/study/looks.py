@@ -14,9 +14,9 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.futility import Futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
-from attnlab.stats.sequential import level_at
+from attnlab.stats.sequential import Looks, level_at, merge_looks
 from attnlab.study.record import finished_records
-from attnlab.study.selection import earlier_tables, record_table
+from attnlab.study.selection import earlier_tables, looks_at_plan, record_table
 from attnlab.tracking.client import snapshot
 from attnlab.tracking.looks import RecordedLooks, add_looks, earliest_start, read_looks, start_of
 
@@ -33,7 +33,8 @@ def known_looks(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
         spec: The comparison that the study makes.
         cells: Summaries of the table, before any correction for looks.
     """
-    return look_history(spec.study, root).with_tables(earlier_tables(spec.study, root), cells)
+    tables = earlier_tables(spec.study, root)
+    return look_history(spec.study, root).with_tables(tables, cells, effects=spec.factorial is not None)
 
 
 def look_history(study: str, root: str | Path | None = None) -> LookHistory:
@@ -79,7 +80,8 @@ def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str |
     except UserError as error:
         logger.warning("the earlier looks at %s are not known, so its verdicts are not corrected for them: %s", study, error)
         return LookHistory()
-    history = before.add(cells, time=now, effects=spec.factorial is not None)
+    effects = spec.factorial is not None
+    history = before.add(cells, time=now, effects=effects)
     if history.looks is not None:
         try:
             if history != before:
@@ -87,7 +89,7 @@ def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str |
             record_table(study, time=now, root=root)
         except UserError as error:
             logger.warning("this look at %s is not recorded, so later verdicts are not corrected for it: %s", study, error)
-    return history.with_tables(tables, cells)
+    return history.with_tables(tables, cells, effects=effects)
 
 
 def record_futility(
@@ -107,18 +109,24 @@ def record_futility(
 
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
-    """Return a note if the next run of a plan makes a further look at its study, with the level of its tests."""
+    """Return a note if the next run of a plan makes a further look at its runs, with the level of its tests.
+
+    Looks at the same configurations with these seeds count under any name of the study.
+    """
     try:
-        recorded = _history(plan.study.study, root)
-        finished = finished_records(plan, root) if recorded.study or recorded.announced else {}
+        recorded, tables = _history(plan.study.study, root), looks_at_plan(plan, root)
+        finished = finished_records(plan, root) if recorded.study or recorded.announced or tables else {}
     except UserError as error:  # a plan needs no record
         return [f"the looks at this study are not known: {error.message}"]
-    history, seeds = recorded.since(start_of(finished.values())), len(plan.seeds)
-    if history.looks is None or seeds <= history.latest or len(finished) >= plan.total:
+    own, seeds = recorded.since(start_of(finished.values())), len(plan.seeds)
+    looks = merge_looks([own.looks, *(Looks(n, n) for _, n in tables)])
+    if looks is None or seeds <= looks.latest or len(finished) >= plan.total:
         return []
-    level, earlier = (2 * level_at(LEVEL / 2, history.looks, n) for n in (seeds, history.latest))
+    level, earlier = (2 * level_at(LEVEL / 2, looks, n) for n in (seeds, looks.latest))
+    names = dict.fromkeys(study for study, n in tables if n > own.latest and study != plan.study.study)
+    judged = f"these configurations were judged in {' and '.join(names)}" if names else "the study was judged"
     return [
-        f"the study was judged at {history.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
+        f"{judged} at {looks.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
         f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less in a study whose first run has "
         "--until-conclusive, which announces its looks"
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,21 @@ from attnlab.stats.selection import (
     seeds_by_cell,
 )
 from attnlab.tracking.attempts import state_of
-from attnlab.tracking.client import runs_folder, search_runs
-from attnlab.tracking.history import Entry, Event, append_history, key_of_record, latest_plan, read_history
+from attnlab.tracking.client import connect, is_local, runs_folder, search_runs
+from attnlab.tracking.history import (
+    Entry,
+    Event,
+    append_history,
+    key_of_record,
+    latest_plan,
+    planned_entry,
+    read_history,
+)
 from attnlab.tracking.left_out import RESULTS, left_out_runs, withdrawn_records
 from attnlab.tracking.runs import decode_questions, is_current, recorded_experiment
 
 if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
     from attnlab.tracking.client import MlflowClient, Record
 
 Cells = Mapping[str, tuple[str, Seeds]]  # key of a configuration -> its cell and seeds
@@ -49,21 +59,26 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
     client, experiment = recorded
     active, runs = search_runs(client, experiment.experiment_id), exclude_trials(rows)
     cells, history, questions = cells_of(active), read_history(client), decode_questions(experiment)
-    pairs, present = compared_pairs(runs, spec) if spec.baseline else [], seeds_by_cell(runs, spec)
+    pairs, present = compared_pairs(runs, spec), seeds_by_cell(runs, spec)
     seen = seen_before(cells, history)
-    others = _other_studies(client, [t for t in seen_before(cells, history, [*Event]) if t.study != spec.study], present, pairs)
+    elsewhere = [table for table in seen_before(cells, history, [*Event]) if table.study != spec.study]
+    others = _other_studies(client, elsewhere, present, pairs, swept=spec.sweep is not None)
     withdrawn = withdrawn_records(active, search_runs(client, experiment.experiment_id, deleted=True))
     left_out = left_out_runs(active, runs_folder(root), withdrawn=withdrawn, others=others)
     asked = earlier_questions(seen, questions, study=spec.study, present=present, pairs=pairs) if questions else []
     different = tuple((study, question) for study, question in asked if question != questions[-1])
+    relevant = tuple(relevant_runs(left_out, runs, spec, pairs))
+    retried = _retried(history, spec.study, cells, pairs)
     return Selection(
-        tuple(relevant_runs(left_out, runs, spec, pairs)),
+        relevant,
         tuple(find_lost(seen, [*runs, *left_out], spec, pairs)),
         tuple(find_not_run(_planned(spec.study, history, cells), runs, spec)),
         different,
         different[0][1] if different and asked[0] == different[0] else None,
         questions[-1] if questions else None,
         _renamed(seen, spec.study, present, pairs),
+        retried,
+        _known(seen) if relevant or different or retried else (),
     )
 
 
@@ -95,14 +110,18 @@ def seen_before(
 
 
 def _other_studies(
-    client: MlflowClient, seen: Sequence[Seen], present: Mapping[str, set[int]], pairs: Pairs
+    client: MlflowClient, seen: Sequence[Seen], present: Mapping[str, set[int]], pairs: Pairs, *, swept: bool
 ) -> dict[str, list[Record]]:
-    """Return the records, deleted ones included, of other studies that have further seeds of compared cells."""
+    """Return the records, deleted ones included, of other studies that have further seeds of compared cells.
+
+    Args:
+        swept: The study has a sweep: also of studies that have the same seeds, whose sweeps may have other values.
+    """
     further = set()
     for table in seen:
         for pair in pairs:
             known = [{*table.seeds.get(cell, ())} | present.get(cell, set()) for cell in pair]
-            if (known[0] & known[1]) - (present.get(pair[0], set()) & present.get(pair[1], set())):
+            if swept or (known[0] & known[1]) - (present.get(pair[0], set()) & present.get(pair[1], set())):
                 further.add(table.study)
     records = {}
     for study in sorted(further):
@@ -130,6 +149,38 @@ def _renamed(seen: Sequence[Seen], study: str, present: Mapping[str, set[int]], 
     return tuple(dict.fromkeys((name, seeds) for name, seeds in common if 1 < seeds < whole))
 
 
+def _retried(history: Sequence[Entry], study: str, cells: Cells, pairs: Pairs) -> tuple[tuple[str, str, int], ...]:
+    """Return (cell, baseline, number of earlier configurations) of pairs that a study judged with other configurations."""
+    present: dict[str, set[str]] = {}
+    for key, (name, _) in cells.items():
+        present.setdefault(name, set()).add(key)
+    earlier: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for entry in history:
+        if entry.study != study or entry.event is not Event.JUDGED:
+            continue
+        judged: dict[str, list[tuple[str, Seeds]]] = {}
+        for key, (name, seeds) in entry.cells.items():
+            judged.setdefault(name, []).append((key, seeds))
+        for pair in pairs:
+            for (key, seeds), (base, others) in product(*(judged.get(name, []) for name in pair)):
+                is_other = key not in present.get(pair[0], ()) or base not in present.get(pair[1], ())
+                if is_other and len({*seeds} & {*others}) > 1:
+                    earlier.setdefault(pair, set()).add((key, base))
+    return tuple((*pair, len(keys)) for pair, keys in earlier.items())
+
+
+def _known(seen: Sequence[Seen]) -> tuple[dict[str, Seeds], ...]:
+    """Return the seeds of each cell that tables had shown, at the time of each table, given these in the order of time."""
+    known: dict[str, set[int]] = {}
+    at: list[dict[str, Seeds]] = []
+    for table in seen:
+        if table.question is not None:
+            for cell, seeds in table.seeds.items():
+                known.setdefault(cell, set()).update(seeds)
+            at.append({cell: tuple(sorted(seeds)) for cell, seeds in known.items()})
+    return tuple(table for i, table in enumerate(at) if i == 0 or table != at[i - 1])
+
+
 def earlier_tables(study: str, root: str | Path | None = None) -> list[Seen]:
     """Return the earlier tables of the runs that a study reports, in whatever study; raises as `load_selection`."""
     if (recorded := recorded_experiment(study, root)) is None:
@@ -138,6 +189,32 @@ def earlier_tables(study: str, root: str | Path | None = None) -> list[Seen]:
     if not (history := read_history(client)):
         return []
     return seen_before(cells_of(search_runs(client, experiment.experiment_id)), history, [Event.JUDGED])
+
+
+def looks_at_plan(plan: Plan, root: str | Path | None = None) -> list[tuple[str, int]]:
+    """Return (study, number of seeds) of each earlier table of the configurations and seeds of a plan, in whatever study.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    folder = runs_folder(root)
+    if is_local(folder) and not (folder / "mlflow.db").exists():
+        return []
+    history = read_history(connect(folder))
+    if all(entry.event is not Event.JUDGED for entry in history):
+        return []
+    tables = seen_before(planned_entry(plan, time=0).cells, history, [Event.JUDGED])
+    present = {cell.name: {*plan.seeds} for cell in plan.cells}
+    numbers = [(table.study, common_seeds(table, present, _planned_pairs(plan))) for table in tables]
+    return [(study, n) for study, n in numbers if n > 1]
+
+
+def _planned_pairs(plan: Plan) -> list[tuple[str, str]]:
+    """Return (cell, baseline) of each comparison of a plan, and of a study without a baseline each pair of cells."""
+    if not plan.study.baselines:
+        return list(combinations([cell.name for cell in plan.cells], 2))
+    found = ((cell, plan.baseline_of(cell, number)) for cell in plan.cells for number in range(len(plan.study.baselines)))
+    return [(cell.name, baseline.name) for cell, baseline in found if baseline is not None and baseline is not cell]
 
 
 def record_table(study: str, *, time: int, root: str | Path | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,8 +229,11 @@ def row_of(record: Record, root: Path) -> dict[str, Any]:
     return row
 
 
-def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
+def load_curves(study: str, root: str | Path | None = None, *, further: Iterable[str] = ()) -> pandas.DataFrame:
     """Return all points of all curves of a study's current runs, with columns ``run_id name metric step value``.
+
+    Args:
+        further: IDs of other runs to include, such as those that the study leaves out.
 
     Raises:
         UserError: the study does not exist, or the runs folder has no runs.
@@ -240,6 +244,8 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
     current = [record for record in records if is_current(record)]
+    known = {record.info.run_id for record in current}
+    current += [client.get_run(run_id) for run_id in further if run_id not in known]
     uri = tracking_uri(folder)
     with readable_errors(uri):
         curves = read_curves(client, uri, current)

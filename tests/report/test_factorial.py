@@ -67,11 +67,11 @@ def test_terminal_page_and_files_have_the_same_effects(tmp_path: Path, capsys: p
     assert "no_wo × rotary (+ ff_mult=2 × gate)" in texts, "an interaction is shown with its aliases"
 
     cells = summarize_cells([{str(k): v for k, v in row.items()} for row in runs().to_dict("records")], SPEC)
-    print_effects(cells, SPEC)
+    result = estimate_effects(cells, SPEC)
+    print_effects(result, SPEC)
     printed = capsys.readouterr().out
     with (tmp_path / "effects.csv").open() as file:
         stored = {row["effect"]: row for row in csv.DictReader(file)}
-    result = estimate_effects(cells, SPEC)
     assert result is not None and len(stored) == len(result.effects) == 7
     for effect, row in zip(result.effects, effect_table(result).rows, strict=True):
         assert list(row.cells[1:]) == texts[row.cells[0]]

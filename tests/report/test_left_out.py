@@ -18,10 +18,11 @@ from attnlab.cli import main
 from attnlab.cli._results import load_selection, print_results
 from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.reproduction import needed_calls, reproduction
-from attnlab.report.selection import describe_selection
+from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.write import report
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.selection import Selection, corrected
+from attnlab.stats.corrections import alternatives, correct_cells
+from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.calls import Call
@@ -105,7 +106,8 @@ def test_the_warning_has_the_verdict_with_all_seeds() -> None:
 
     def describe(runs: list[Any], cells: list[Any]) -> str:
         selection = Selection(tuple(runs))
-        return describe_selection(selection, corrected(cells, shown, ONE, selection), ONE)
+        cells = correct_cells(cells, alternatives(shown, ONE, selection), selection)
+        return describe_selection(selection, cells, ONE, corrected=described_verdicts(cells, [], None))
 
     text = describe(left_out, cells)
     assert cells[1].verdict is not None and cells[1].verdict.kind == "worse"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 
 from attnlab.cli.main import main
 from attnlab.report.methods import load_study_info
-from attnlab.report.selection import describe_selection
+from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.summary import summarize
 from attnlab.report.write import report
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.selection import Selection, corrected
+from attnlab.stats.corrections import alternatives, correct_cells
+from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.looks import record_look
@@ -26,7 +28,7 @@ from attnlab.tracking.history import EXPERIMENT, Entry, Event, append_history, r
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.tags import to_yaml
 from tests.support.empty_store import copy_store
-from tests.support.stored_studies import add_runs, ask, record_ids, store_study
+from tests.support.stored_studies import QUESTION, add_runs, ask, record_ids, store_study
 
 DENSE = {seed: 2.0 + 0.01 * seed for seed in range(6)}
 LUCKY = {0: 1.95, 1: 1.97, 2: 1.965}  # better than dense by 0.05, 0.04 and 0.055
@@ -46,13 +48,15 @@ def page_of(root: Path, study: str = "small") -> tuple[Selection, dict[str, Cell
         records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
         record_look(spec, summarize_cells(records, spec), root)
     info = load_study_info(runs, root=root)
-    cells = corrected(summarize_cells(records, info.spec), records, info.spec, info.selection)
+    others = alternatives(records, info.spec, info.selection)
+    cells = correct_cells(summarize_cells(records, info.spec), others, info.selection)
     summary = summarize(cells, info.spec, is_part=bool(info.selection.not_run))
-    chosen = describe_selection(info.selection, cells, info.spec, changes=info.changes)
+    verdicts = described_verdicts(cells, [], None)
+    chosen = describe_selection(info.selection, cells, info.spec, corrected=verdicts, changes=info.changes)
     return info.selection, {cell.name: cell for cell in cells}, f"{summary.text} {chosen}"
 
 
-def corrections(cell: CellSummary) -> list[VerdictKind | None]:
+def corrections(cell: CellSummary) -> list[StrEnum | None]:
     return [correction.kind for correction in cell.verdict.corrections] if cell.verdict else []
 
 
@@ -226,6 +230,21 @@ def test_a_question_that_is_forgotten_with_its_runs_is_known(root: Path) -> None
     assert [question["margin"] for _, question in page_of(root)[0].questions] == [0.001]
 
 
+def test_a_configuration_that_is_changed_after_a_look_is_named_and_corrected_for(root: Path) -> None:
+    scores = {"dense": some(DENSE, 0, 1, 2), "narrow": LUCKY}
+    store_study(root, "small", scores)
+    key = {cell: f"{number:012x}" for number, cell in enumerate(scores)}
+    judged = Entry(Event.JUDGED, "small", 500, {key[cell]: (cell, (0, 1, 2)) for cell in scores}, QUESTION)
+    pilot = Entry(Event.JUDGED, "pilot", 500, judged.cells, {})
+    append_history(connect(root), [pilot], root)
+    assert not page_of(root)[0].retried
+    append_history(connect(root), [judged], root)
+    selection, cells, paragraph = page_of(root)
+    assert selection.retried == (("narrow", "dense", 1),) and "changed after this study was judged" in paragraph
+    assert cells["narrow"].verdict is not None and cells["narrow"].verdict.kind is VerdictKind.BETTER
+    assert corrections(cells["narrow"]) == [VerdictKind.INCONCLUSIVE]
+
+
 # ---------------------------------------------------------------- a part of a study
 
 
@@ -280,6 +299,10 @@ def test_the_terminal_and_the_page_say_so(
     assert main(["run"]) == 0
     page = (tmp_path / "reports/whole/README.md").read_text()
     assert "warning" not in capsys.readouterr().out and "not run" not in page, "the whole study, resumed"
+    assert main(["plan", "--set", "study=renamed"]) == 0
+    assert "further look" not in capsys.readouterr().out, "a table of the same seeds"
+    assert main(["plan", "--set", "study=renamed", "--set", "seeds=[0,1,2,3]"]) == 0
+    assert "judged in whole at 3 seeds" in " ".join(capsys.readouterr().out.split())
     assert main(["run", "--set", "study=chosen", "--set", "seeds=[0,2]"]) == 0
     page = (tmp_path / "reports/chosen/README.md").read_text()
     for text in (capsys.readouterr().out, page):

@@ -15,14 +15,22 @@ from attnlab.report.paper.marks import best_cells, mark
 from attnlab.report.paper.tabular import MISSING, PaperColumn, bold, decimals, number
 from attnlab.report.paper.text import breakable, escape
 from attnlab.report.plots.trend import format_level
-from attnlab.report.trend import describe_kind, p_value_of
+from attnlab.report.trend import describe_kind
 from attnlab.report.verdicts import present_costs, training_pflop
-from attnlab.report.wording import NO_NUMBER, SIMULTANEOUS_MARK, consistent, format_value, value_heading
+from attnlab.report.wording import (
+    NO_NUMBER,
+    SIMULTANEOUS_MARK,
+    consistent,
+    describe_corrections,
+    format_value,
+    value_heading,
+)
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.estimand import ExactInterval
 from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.trend import Trend, TrendKind
+from attnlab.stats.verdict import p_of_verdict
 from attnlab.tracking.artifacts import ReferenceScore
 
 SECONDS_PER_HOUR = 3600
@@ -125,16 +133,9 @@ def _difference_columns(differences: Sequence[Difference | None], *, rest: int =
     columns += _exact_ends("interval", intervals, rest)
     marks = [escape(SIMULTANEOUS_MARK) if a is not b else "" for a, b in zip(shown, differences, strict=True)]
     columns += [PaperColumn("", [*marks, *[""] * rest], is_number=False)] if any(marks) else []
-    p_values = [_p_cell(_p_of_verdict(difference)) for difference in differences]
+    p_values = [_p_cell(p_of_verdict(difference)) for difference in differences]
     tested = [PaperColumn("p (Holm)", [*p_values, *[MISSING] * rest])] if {*p_values} - {MISSING} else []
     return [*columns, *tested]
-
-
-def _p_of_verdict(difference: Difference | None) -> float | None:
-    """Return the p-value that the verdict rests on: for equivalent cells that of the equivalence test."""
-    if difference is None:
-        return None
-    return difference.p_equivalent_holm if difference.conclusion == "equivalent" else difference.p_holm
 
 
 def _p_cell(p: float | None) -> str:
@@ -175,8 +176,13 @@ def trend_columns(trends: Sequence[Trend]) -> list[PaperColumn]:
     columns.append(_signed("per doubling", [slope.interval if slope else None for slope in slopes]))
     marks = [escape(SIMULTANEOUS_MARK) if slope is not t.slope else "" for slope, t in zip(slopes, trends, strict=True)]
     columns += [PaperColumn("", marks, is_number=False)] if any(marks) else []
-    columns.append(PaperColumn("p (Holm)", [_p_cell(p_value_of(trend)) for trend in trends]))
-    words = [trend.kind.value if trend.kind is TrendKind.INCONCLUSIVE else describe_kind(trend) for trend in trends]
+    columns.append(PaperColumn("p (Holm)", [_p_cell(trend.p_value) for trend in trends]))
+    words = [
+        ", ".join([trend.kind.value, *describe_corrections(trend.kind, trend.corrections)])
+        if trend.kind is TrendKind.INCONCLUSIVE
+        else describe_kind(trend)
+        for trend in trends
+    ]
     return [*columns, PaperColumn("trend", [breakable(word) for word in words], is_number=False)]
 
 

@@ -25,7 +25,7 @@ from attnlab.report.stored import FILE, load
 from attnlab.report.trend import noun, trend_lines
 from attnlab.report.wording import count
 from attnlab.stats.compare import runs_at_best
-from attnlab.stats.factorial import FactorialResult, estimate_effects
+from attnlab.stats.factorial import FactorialResult
 
 if TYPE_CHECKING:
     import pandas
@@ -82,8 +82,8 @@ def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
     folder.mkdir(parents=True, exist_ok=True)
     for stale in FIGURES:
         (folder / f"{stale}.pdf").unlink(missing_ok=True)
-    result, cited = estimate_effects(page.cells, page.results.spec), citations(page.records)
-    result = None if result is None or result.problem else result
+    cited = citations(page.records)
+    result = None if page.effects is None or page.effects.problem else page.effects
     tables = _tables(page, result)
     drawn, notes = _figures(folder, page, result, curves)
     paragraphs, keys = prose.methods_paragraphs(page, cited, result)

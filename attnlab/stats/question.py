@@ -1,0 +1,44 @@
+"""The question of a study, as its record has it: what is compared, by which metric, baseline and margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnlab.config.estimand import EstimandConfig
+from attnlab.stats.cells import ComparisonSpec, TaskMetric
+from attnlab.stats.margin import with_margin
+
+
+def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
+    """Return a comparison with the question that a study recorded, without its margin (`attnlab.stats.margin`)."""
+    baselines = question["baseline"] or {}
+    first, *others = baselines if isinstance(baselines, list) else [baselines]
+    return replace(
+        spec,
+        metric=question["metric"],
+        direction=question["direction"],
+        baseline=first,
+        further_baselines=tuple(others),
+        margin=None,
+        margin_share=None,
+        control=question.get("control"),
+        over=question.get("over") or "",
+        moderate=question.get("moderate", True),
+        estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
+        task_axis=question.get("task_axis") or "",
+        tasks={task: TaskMetric(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
+    )
+
+
+def with_question(
+    spec: ComparisonSpec, question: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+) -> ComparisonSpec | None:
+    """Return a comparison with another question; None if the runs cannot answer it."""
+    before = question_of(spec, question)
+    named = [axis for baseline in (*before.baselines, before.control or {}) for axis in baseline]
+    axes = {*named, *(axis for axis in (before.over, before.task_axis) if axis)}
+    if not (before.baseline or before.factorial) or not axes <= {*spec.axes}:
+        return None
+    return with_margin(before, question["margin"], records)
