@@ -59,6 +59,11 @@ class Copy(Diagnostic):
         return targets
 
     def chance(self) -> float:
-        """Return the accuracy of the most frequent of the symbols that are still to be copied, which are random ones."""
+        """Return the accuracy of the better one of two guesses.
+
+        One is the most frequent of the symbols that are still to be copied, the other, better in short rows, the symbol at the
+        distance that is right for one of the sizes of a string.
+        """
         rest = [commonest_share(left, self.symbols) for size in self.sizes for left in range(1, size + 1)]
-        return float(np.mean(rest))
+        found = (2 * self.sizes[-1] - self.sizes[0]) / sum(self.sizes)  # one size at each place that has a target
+        return max(float(np.mean(rest)), found + (1 - found) / self.symbols)

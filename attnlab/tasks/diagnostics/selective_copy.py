@@ -12,15 +12,17 @@ blank follows the last symbol, and rows have 16 symbols and 256 tokens.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
 from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.draws import commonest_share, distinct
+from attnlab.tasks.diagnostics.draws import distinct
 
 BLANK, COPY = 0, 1  # the first tokens; symbols follow
+GUESSED, FEWEST = 20_000, 500  # rows from which the score of a guess is estimated, fewer of many symbols
 
 
 class SelectiveCopy(Diagnostic):
@@ -33,6 +35,7 @@ class SelectiveCopy(Diagnostic):
     """
 
     paper = "arXiv:2403.17844"
+    chance_is_estimated = True
     levels = (
         {"tokens": 4, "length": 16},
         {"tokens": 4, "length": 32},
@@ -66,4 +69,33 @@ class SelectiveCopy(Diagnostic):
         return [IGNORED] * (len(inputs) - len(symbols)) + symbols
 
     def chance(self) -> float:
-        return commonest_share(self.tokens, self.symbols)  # the most frequent symbol of the row
+        """Return the accuracy of a guess by the place of each symbol, without counting the symbols before it.
+
+        Of the symbols of a row, it answers the one whose place most often holds the symbol with the number that is asked for.
+        """
+        found = _found_by_place(self.length - self.tokens - 1, self.tokens)
+        return found + (1 - found) / self.symbols  # another symbol may be the same one
+
+
+@cache
+def _found_by_place(places: int, tokens: int) -> float:
+    """Return the share of symbols that a guess by their places finds, estimated from random rows.
+
+    Args:
+        places: of the symbols and the blanks between them.
+        tokens: symbols of a row.
+    """
+    rows = min(GUESSED, FEWEST + 2**24 // tokens**2)
+    drawn = np.sort(distinct(np.random.default_rng(0), rows, places, tokens), axis=1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, places + 1)))])
+    before = np.arange(places)  # of each place
+    right = 0.0
+    for i in range(tokens):
+        fits = (before >= i) & (places - 1 - before >= tokens - 1 - i)
+        p = before[fits]
+        # Log-probability that a symbol at place p has i others before it, C(p, i) C(n - 1 - p, k - 1 - i), up to a constant.
+        is_number_i = np.full(places, -np.inf)
+        is_number_i[p] = log_factorial[p] - log_factorial[p - i]
+        is_number_i[p] += log_factorial[places - 1 - p] - log_factorial[places - p - tokens + i]
+        right += float((is_number_i.round(9)[drawn].argmax(axis=1) == i).mean())
+    return right / tokens

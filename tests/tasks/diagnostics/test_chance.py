@@ -16,7 +16,8 @@ from attnlab.tasks.diagnostics.mqar import Mqar
 NAMES = [name for name in TASKS.names() if issubclass(TASKS.get(name), Diagnostic)]
 # Predictors that are the ability itself: all symbols of `compression` lie at known places, and `memorisation` is a mapping
 # from one token to another.
-ABILITIES = {"compression": {"place", "before", "commonest", "latest"}, "memorisation": {"before"}}
+AT_PLACES = {"place", "before", "commonest", "latest", "votes", "sharp votes"}
+ABILITIES = {"compression": AT_PLACES, "memorisation": {"before"}}
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -31,12 +32,15 @@ def simple_predictions(train: Rows, test: Rows) -> Iterator[tuple[str, np.ndarra
     """Yield the name of each simple predictor, and its answers (count, length) at the positions that are scored.
 
     They answer the commonest target of the position ("position"), or behind the tokens that are read last ("token" and
-    "before"); the token at the place that most often holds the target ("place"); and of the tokens so far that can be
-    targets, the commonest one and the latest one.
+    "before"); the token at the place that most often holds the target ("place"); of the tokens so far that can be targets, the
+    commonest one and the latest one; and the token with the most votes, of which each place has as many as its share of
+    targets ("votes"), or the fourth power of it ("sharp votes").
     """
     (inputs, targets), (shown, _) = train, test
     scored, size = targets != IGNORED, 1 + max(int(inputs.max()), int(targets.max()), int(shown.max()))
-    answers = {name: np.full(shown.shape, -2) for name in ("position", "token", "before", "place", "commonest", "latest")}
+    votes = {"votes": 1, "sharp votes": 4}
+    names = ("position", "token", "before", "place", "commonest", "latest", *votes)
+    answers = {name: np.full(shown.shape, -2) for name in names}
     before, shown_before = (np.roll(rows, 1, axis=1) for rows in (inputs, shown))
     for name, keys, of_test in (("token", inputs, shown), ("before", before, shown_before)):
         counts = np.zeros((size, size))
@@ -51,13 +55,21 @@ def simple_predictions(train: Rows, test: Rows) -> Iterator[tuple[str, np.ndarra
         if scored[:, i].any():
             rows = scored[:, i]
             answers["position"][:, i] = np.bincount(targets[rows, i]).argmax()
-            answers["place"][:, i] = shown[:, (inputs[rows, : i + 1] == targets[rows, i, None]).mean(axis=0).argmax()]
+            share = (inputs[rows, : i + 1] == targets[rows, i, None]).mean(axis=0)
+            answers["place"][:, i] = shown[:, share.argmax()]
+            for name, power in votes.items():
+                box = np.zeros((len(shown), size))
+                for place in range(i + 1):
+                    box[np.arange(len(shown)), shown[:, place]] += share[place] ** power
+                answers[name][:, i] = np.where(can_be_target, box, -1).argmax(axis=1)
     yield from answers.items()
 
 
+@pytest.mark.parametrize("level", ["default", "easiest"])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_simple_predictor_exceeds_chance(name: str) -> None:
-    task = TASKS.get(name)()
+def test_no_simple_predictor_exceeds_chance(name: str, level: str) -> None:
+    cls = TASKS.get(name)
+    task = cls(**cls.levels[0]) if level == "easiest" else cls()
     train, (inputs, targets) = drawn(task, 2_000, seed=1), drawn(task, 1_500, seed=2)
     scored, chance = targets != IGNORED, task.chance()
     deviation = (chance * (1 - chance) / len(inputs)) ** 0.5  # of rows whose targets are all right or all wrong
