@@ -229,11 +229,13 @@ def _is_permanent(error: Exception) -> bool:
 
     MLflow gives the status 500 to every exception that it does not know, and 503 to every ``OperationalError``.
     """
+    from mlflow.exceptions import MlflowException
     from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
+    from sqlalchemy.exc import SQLAlchemyError
 
     call = (UnicodeError, TypeError, SSLCertVerificationError, InvalidURL, InvalidSchema, MissingSchema)
-    if isinstance(error.__cause__, (ValueError, LookupError, AttributeError, *call)):
-        return True
+    if isinstance(error, MlflowException) and not isinstance(error.__cause__, (OSError, SQLAlchemyError, type(None))):
+        return True  # of MLflow's code, such as about a value that it cannot read: neither the network nor the database failed
     return any(
         isinstance(cause, call) or getattr(cause, "sqlite_errorname", "") == "SQLITE_ERROR"  # no such table, for example
         for cause in causes(error)

@@ -201,6 +201,9 @@ def test_errors_of_the_call_itself_are_rejections(root: Path) -> None:
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     run_id = client.create_run(client.create_experiment("any")).info.run_id
     assert unavailable_reason(raised(lambda: client.set_tag(run_id, "name", "not UTF-8: \udcff"))) is None
+    with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+        database.execute("UPDATE runs SET start_time = NULL")
+    assert unavailable_reason(raised(lambda: client.get_run(run_id))) is None
     with closing(sqlite3.connect(root / "mlflow.db")) as database:
         database.execute("DROP TABLE tags")
     assert unavailable_reason(raised(lambda: client.set_tag(run_id, "name", "value"))) is None
