@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from attnlab._util.files import describe_disk_error, describe_error
 from attnlab.errors import UserError
 
 MIN_BACKOFF, MAX_BACKOFF = 0.1, 5.0  # seconds between two attempts
@@ -40,6 +41,7 @@ class Patience:
         store: the store's name in messages.
         reason: returns why an error means that the store did not respond, or None if a further attempt cannot help.
         is_conflict: returns whether an error comes from a call that another process made at the same time.
+        hint: what to do about a store whose content cannot be used, for the message.
 
     Attributes:
         on_wait: called about ten times a second while a call waits.
@@ -47,9 +49,14 @@ class Patience:
     """
 
     def __init__(
-        self, store: str, *, reason: Callable[[Exception], str | None], is_conflict: Callable[[Exception], bool]
+        self,
+        store: str,
+        *,
+        reason: Callable[[Exception], str | None],
+        is_conflict: Callable[[Exception], bool],
+        hint: str = "",
     ) -> None:
-        self._store, self._reason, self._is_conflict = store, reason, is_conflict
+        self._store, self._reason, self._is_conflict, self._hint = store, reason, is_conflict, hint
         self._inside = False
         self.on_wait: Callable[[], None] = lambda: None
         self.resumed = -float("inf")
@@ -58,7 +65,7 @@ class Patience:
         """Make a call, and return its result.
 
         Raises:
-            UserError: the store did not respond in time.
+            UserError: the store did not respond in time, or a further attempt cannot help, because it is damaged.
         """
         if self._inside:
             return call()
@@ -78,8 +85,10 @@ class Patience:
                 conflicts += conflict
                 reason = "two processes wrote at once" if conflict and conflicts < CONFLICTS else self._reason(error)
                 waited = time.monotonic() - since
-                if reason is None:
+                if reason is None and (isinstance(error, UserError | ImportError) or describe_disk_error(error)):
                     raise
+                if reason is None:
+                    raise UserError(f"cannot use {self._store}: {describe_error(error)}{self._hint}") from error
                 if waited > response_timeout():
                     message = f"{self._store} did not respond within {waited:.0f} s: {reason}; rerun the command to resume"
                     raise UserError(message) from error

@@ -42,7 +42,7 @@ def sqlite_error(name: str, text: str = "x") -> OperationalError:
 
 
 def patient() -> Patience:
-    return Patience("the queue", reason=outage, is_conflict=is_conflict)
+    return Patience("the queue", reason=outage, is_conflict=is_conflict, hint="; delete it")
 
 
 def test_a_call_is_repeated_until_the_store_responds() -> None:
@@ -55,11 +55,14 @@ def test_a_call_is_repeated_until_the_store_responds() -> None:
 
 def test_what_no_attempt_can_help_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = patient()
-    for error in (ValueError("x"), sqlite_error("SQLITE_IOERR_WRITE", "disk I/O error"), sqlite_error("SQLITE_CORRUPT")):
+    for error in (ValueError("x"), KeyError("x"), sqlite_error("SQLITE_CORRUPT")):
         errors = [error]
-        with pytest.raises(type(error)):
+        with pytest.raises(UserError, match="cannot use the queue: .*; delete it") as raised:
             waiting(failing(errors))
-        assert not errors
+        assert not errors and raised.value.__cause__ is error
+    for error in (UserError("x"), ImportError("x"), sqlite_error("SQLITE_IOERR_WRITE", "disk I/O error")):
+        with pytest.raises(type(error)):
+            waiting(failing([error]))
     assert "failing" in (describe_disk_error(sqlite_error("SQLITE_IOERR_WRITE", "disk I/O error")) or "")
     monkeypatch.setenv("ATTNLAB_TRACKING_PATIENCE", "0.01")
     with pytest.raises(UserError, match="the queue did not respond within 0 s: x; rerun"):
@@ -68,7 +71,7 @@ def test_what_no_attempt_can_help_is_raised_at_once(monkeypatch: pytest.MonkeyPa
 
 def test_a_conflict_with_another_process_is_tried_again_a_few_times() -> None:
     assert patient()(failing([UniqueViolation() for _ in range(CONFLICTS - 1)])) == "done"
-    with pytest.raises(UniqueViolation):
+    with pytest.raises(UserError, match="cannot use"):
         patient()(failing([UniqueViolation() for _ in range(CONFLICTS)]))
 
 

@@ -87,7 +87,7 @@ class Queue:
                 )
 
         self.study = store.patience(create)
-        self._forgotten: set[int] = set(store.patience(lambda: self.study.user_attrs).get(FORGOTTEN, []))
+        self._forgotten: set[int] = store.patience(lambda: set(self.study.user_attrs.get(FORGOTTEN, [])))
 
     @_patient
     def trials(self, *states: str) -> list[FrozenTrial]:
@@ -97,7 +97,9 @@ class Queue:
         """
         optuna_states = tuple(self._states[state] for state in states) or None
         trials = self.study.get_trials(deepcopy=False, states=optuna_states)
-        return [trial for trial in trials if "key" in trial.user_attrs and trial.number not in self._forgotten]
+        keys = [trial.user_attrs.get("key") for trial in trials]  # of a damaged database, anything that JSON has
+        pairs = zip(trials, keys, strict=True)
+        return [trial for trial, key in pairs if isinstance(key, str) and trial.number not in self._forgotten]
 
     @_patient
     def forget(self, keys: Collection[str]) -> None:

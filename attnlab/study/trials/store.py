@@ -26,6 +26,7 @@ HEARTBEAT_SECONDS = 10  # between two heartbeats of a running trial; ATTNLAB_HEA
 HEARTBEAT_RETRY = 1.0  # seconds after a heartbeat that failed
 MISSED_HEARTBEATS = 6  # after which a trial counts as stale
 SQLITE_TIMEOUT = 60  # seconds to wait for a sqlite file that another process has locked
+MAY_DELETE = "; you may delete it: finished runs are recorded in MLflow"
 ADVISORY_LOCK = 0x61_74_74_6E  # the number of attnlab's advisory lock in PostgreSQL: "attn"
 
 
@@ -73,7 +74,7 @@ class Store:
         self.heartbeat_interval = max(1, round(float(os.environ.get("ATTNLAB_HEARTBEAT", HEARTBEAT_SECONDS))))
         self.grace_period = MISSED_HEARTBEATS * self.heartbeat_interval
         name = f"the queue at {redact(url)}" if url else f"the queue {root / 'optuna.db'}"
-        self.patience = Patience(name, reason=outage, is_conflict=is_conflict)
+        self.patience = Patience(name, reason=outage, is_conflict=is_conflict, hint="" if url else MAY_DELETE)
         self.rdb = self._connect(root, url)
         self._heartbeats: set[int] = set()
         self._stop = threading.Event()
@@ -113,7 +114,7 @@ class Store:
                 if describe_disk_error(error) is not None:
                     raise
                 damaged = not isinstance(error, OperationalError)  # an OperationalError: locked, or cannot be opened
-                hint = "; you may delete it: finished runs are recorded in MLflow" if damaged else ""
+                hint = MAY_DELETE if damaged else ""
                 raise UserError(f"cannot use {path}: {describe_error(error)}{hint}") from error
 
     @contextmanager
