@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 NAME_TAG = "mlflow.runName"
+UNSTORABLE = re.compile("[\ud800-\udfff\0]")
 INCOMPLETE = re.compile(r"([\w.-]+) \(incomplete [0-9a-f]{8}\)")  # name of a study that is being written
 
 
@@ -147,6 +148,7 @@ def require_storable(record: StudyRecord, where: str) -> None:
         if misfit := misfit_of_study(record.tags):
             raise UserError(f"cannot use the record of the study {record.name!r}: its tag {' '.join(misfit)}", where)
         read_calls(record.tags)
+        _require_text(record)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)
         for run in record.runs:
@@ -166,6 +168,24 @@ def require_storable(record: StudyRecord, where: str) -> None:
         raise UserError(f"expected the record of a study: {field}: {first['msg']}", where) from None
     except (MlflowException, ValueError, KeyError, TypeError, zlib.error) as error:
         raise UserError(f"expected the record of a study: {one_line(str(error))[:300]}", where) from None
+
+
+def _require_text(record: StudyRecord) -> None:
+    """Raise `ValueError` for a text that a store refuses: a surrogate has no UTF-8, and PostgreSQL has no NUL."""
+    contents = {"the study": [record.tags, *(entry.pack() for entry in record.history)]}
+    contents |= {f"the run {run.name!r}": [vars(run)] for run in record.runs}
+    for name, content in contents.items():
+        if wrong := next((found[0] for text in _texts(content) if (found := UNSTORABLE.search(text))), None):
+            raise ValueError(f"expected text without the character {wrong!a} in the record of {name}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value as JSON has it, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.items() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:

@@ -269,6 +269,9 @@ def test_a_hostile_bundle_is_refused_before_anything_is_written(person: Person, 
             ("attnlab.config", "{}"),
             ("attnlab.axes", "[]"),
             ("a" * 300, "x"),
+            ("mine", "a surrogate: \ud800"),
+            ("mine", "a NUL: \0"),
+            ("\ud800", "x"),
         )
     ]
     hostile += [
@@ -281,6 +284,7 @@ def test_a_hostile_bundle_is_refused_before_anything_is_written(person: Person, 
             ("attnlab.study", "../x"),
             ("x" * 300, "y"),
             ("y", "x" * 30_000),
+            ("y", "\udcff"),
         )
     ]
     for changes in hostile:
