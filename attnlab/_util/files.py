@@ -30,6 +30,14 @@ def require_no_pipe(path: Path) -> None:
         raise UserError("expected a file, got a named pipe (FIFO)", str(path))
 
 
+def why_no_file(path: Path) -> str:
+    """Return why `path` is not a regular file, in words for a message."""
+    if not path.exists():
+        return "it does not exist"
+    kinds = {"a folder": path.is_dir, "a named pipe (FIFO)": path.is_fifo, "a socket": path.is_socket}
+    return f"it is {next((kind for kind, found in kinds.items() if found()), 'a device')}"
+
+
 def sha256(path: Path) -> str:
     """Return the SHA-256 digest of a file's contents, in hexadecimal.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from attnlab._util.files import require_no_pipe
 from attnlab.errors import UserError
 
 NOTICE_AFTER = 1.0  # seconds; an owner that has just been killed is gone by then
@@ -32,6 +33,7 @@ def file_lock(
         UserError: another owner still holds the lock after ``timeout`` seconds; the message names its process and host.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    require_no_pipe(path)
     with path.open(
         "a+", encoding="utf-8", errors="replace"
     ) as file:  # close-on-exec: no child process keeps the lock by accident

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from attnlab._util.code_digest import code_digest, code_files
-from attnlab._util.files import sha256
+from attnlab._util.files import sha256, why_no_file
 from attnlab._util.imported_files import is_local, is_namespace, module_file
 from attnlab.errors import UserError
 
@@ -36,7 +36,7 @@ def load_file(path: Path) -> ModuleType:
     """
     path = path.resolve()
     if not path.is_file():
-        raise UserError(f"expected a Python file at {path}: it does not exist")
+        raise UserError(f"expected a Python file at {path}: {why_no_file(path)}")
     name = module_name(path)
     if name in sys.modules:
         return sys.modules[name]

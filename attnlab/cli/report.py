@@ -48,4 +48,4 @@ def main(arguments: Namespace) -> int:
 
 def _is_report(folder: Path) -> bool:
     """Return True for the folder of a report that stores its results."""
-    return any((folder / name).is_file() for name in ("report.json", "index.json"))
+    return any((folder / name).exists() for name in ("report.json", "index.json"))

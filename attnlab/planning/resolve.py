@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab._util.code_digest import code_digest, module_digest
+from attnlab._util.files import why_no_file
 from attnlab._util.raise_site import describe_error
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
@@ -78,8 +79,8 @@ def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
         path = (study.folder / Path(name).expanduser()).resolve()
         if path.is_file():
             return path
-        if path.is_dir():
-            raise UserError(f"{what}: expected a file, but {name!r} is a folder", place)
+        if path.exists():
+            raise UserError(f"{what}: expected a file, got {name!r}: {why_no_file(path)}", place)
         near = f" (no folder {path.parent})"
         if path.parent.is_dir():
             near = nearest(path.name, [p.name for p in path.parent.iterdir() if p.is_file()])

@@ -11,9 +11,11 @@ from typing import Any
 
 from attnlab._util import cost_metrics
 from attnlab._version import __version__
+from attnlab.errors import UserError
 from attnlab.report.answer import answer_of
 from attnlab.report.page import Page
 from attnlab.report.render import render
+from attnlab.report.stored import read_object
 from attnlab.report.summary import Strong
 from attnlab.report.table import Column, Table, TableRow, two_columns
 
@@ -67,10 +69,13 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
 def load_index(folder: Path) -> tuple[list[str], dict[str, str]] | None:
     """Return the folders of the pages below a page on several, and the options of `write_index`; None without such a page."""
     path = folder / FILE
-    if not path.is_file():
+    if not path.exists():
         return None
-    inputs = json.loads(path.read_text(encoding="utf-8"))
-    return inputs["folders"], {"question": inputs["question"], "title": inputs["title"]}
+    inputs = read_object(path)
+    try:
+        return inputs["folders"], {"question": inputs["question"], "title": inputs["title"]}
+    except KeyError as error:
+        raise UserError(f"expected the stored inputs of a page on several studies, which have {error}", str(path)) from None
 
 
 def _name(page: Page, *, of_tasks: bool) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.files import require_no_pipe
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
 from attnlab.report.export import PRIVATE
@@ -64,7 +65,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: the file is damaged.
     """
-    content = _content(folder)
+    content = read_object(folder / FILE)
     try:
         return _load(content)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error) as error:
@@ -80,11 +81,12 @@ def stored_version(folder: Path) -> str:
     Raises:
         UserError: the file is damaged.
     """
-    return str(_content(folder).get("version")) if (folder / FILE).is_file() else ""
+    return str(read_object(folder / FILE).get("version")) if (folder / FILE).is_file() else ""
 
 
-def _content(folder: Path) -> dict[str, Any]:
-    path = folder / FILE
+def read_object(path: Path) -> dict[str, Any]:
+    """Return what a file of a report holds, a JSON object; raise `UserError` if it is damaged."""
+    require_no_pipe(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

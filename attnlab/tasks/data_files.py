@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab._util.files import sha256
+from attnlab._util.files import sha256, why_no_file
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, datasets
 from attnlab.tasks.overlap import NOTABLE, WINDOW, Overlap, overlap
@@ -39,8 +39,7 @@ class DataFile:
         self.path = Path(path).expanduser().resolve()
         self.option = option
         if not self.path.is_file():
-            problem = "it is a folder" if self.path.is_dir() else "it does not exist"
-            raise UserError(f"{option}: expected a file at {self.path}: {problem}")
+            raise UserError(f"{option}: expected a file at {self.path}: {why_no_file(self.path)}")
         self._stamped_digest: tuple[tuple[int, int], str] | None = None
 
     @property

@@ -119,9 +119,10 @@ def _is_intact(place: Path) -> bool:
     100 MB take 0.06 s.
     """
     try:
+        files.require_no_pipe(place / "manifest.json")
         digests = json.loads((place / "manifest.json").read_text(encoding="utf-8"))["sha256"].items()
         return all(files.sha256(place / file) == digest for file, digest in digests)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a valid manifest
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):  # missing, or not a valid manifest
         return False
 
 
@@ -150,6 +151,7 @@ def load(source: Source) -> Any:
     path = folder() / source.file
     if not path.exists():
         return _download(source, path)
+    files.require_no_pipe(path)
     try:
         contents, note = source.read(source, path)
     except UserError as error:
@@ -169,6 +171,7 @@ def verify(source: Source) -> str:
     path = folder() / source.file
     if not path.exists():
         raise UserError(f"{path} does not exist; `attnlab data fetch {source.name}` downloads it from {source.url}")
+    files.require_no_pipe(path)
     return f"{path}: {source.read(source, path)[1]}"
 
 

@@ -95,7 +95,7 @@ def exists(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [folder / name for name in (NEWEST, PREVIOUS) if (folder / name).exists()]
+    return [folder / name for name in (NEWEST, PREVIOUS) if (folder / name).is_file()]
 
 
 def warn_unusable(path: Path, error: Exception) -> None:

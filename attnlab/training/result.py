@@ -59,7 +59,7 @@ def digest(record: dict[str, Any]) -> str:
 def load_result(folder: Path, *, config: RunConfig | CommandConfig) -> tuple[Result, History] | None:
     """Return the recorded result and history of a run; None if there is no record, or, with a warning, if it is unusable."""
     path = folder / FILE
-    if not path.exists():
+    if not path.is_file():
         return None
     try:
         return _parse(path.read_text(encoding="utf-8"), fingerprint=config.fingerprint())

@@ -4,15 +4,28 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from attnlab._util.files import sha256
+from attnlab._util.lock import file_lock
 from attnlab._util.process import MAX_SOCKET_PATH, require_short_temporary_folder
+from attnlab._util.user_code import load_file
 from attnlab.cli.main import main
+from attnlab.config.command import CommandConfig
+from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import read
 from attnlab.errors import UserError
+from attnlab.planning.resolve import import_files
+from attnlab.report.index import load_index
+from attnlab.report.profile.write import load_profile
+from attnlab.report.stored import load
+from attnlab.study.execution.measurements import load_measurements
+from attnlab.tasks import datasets
+from attnlab.tasks.data_files import DataFile
+from attnlab.training import checkpoint, result
 
 
 def test_a_named_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,6 +35,36 @@ def test_a_named_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["merge", str(pipe)]) == 2 and "named pipe" in capsys.readouterr().err
     with pytest.raises(UserError, match="named pipe"):
         sha256(pipe)
+
+
+FILES: dict[str, Callable[[Path], object]] = {  # name of a file -> what reads it
+    "aclImdb_v1.tar.gz": lambda folder: datasets.verify(datasets.find("imdb")),
+    "enwik8.zip": lambda folder: datasets.load(datasets.find("enwik8")),
+    "x.txt": lambda folder: DataFile(str(folder / "x.txt"), option="path"),
+    "x.py": lambda folder: import_files(StudyConfig(study="s", imports=[str(folder / "x.py")])),
+    "y.py": lambda folder: load_file(folder / "y.py"),
+    "report.json": load,
+    "index.json": load_index,
+    "profile.json": load_profile,
+    "x.lock": lambda folder: file_lock(folder / "x.lock", activity="x").__enter__(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_instead_of_a_file_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path))
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match="named pipe") as refused:
+        FILES[name](tmp_path)
+    assert name in str(refused.value)
+
+
+def test_pipes_that_only_save_work_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
+    for name in (result.FILE, checkpoint.NEWEST, "times.json"):
+        os.mkfifo(tmp_path / name)
+    assert result.load_result(tmp_path, config=CommandConfig(command="true")) is None
+    assert not checkpoint.exists(tmp_path) and load_measurements(tmp_path / "times.json") == {}
 
 
 def test_a_level_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from attnlab._version import __version__
 from attnlab.config.estimand import EstimandConfig
 from attnlab.report.profile.page import ProfilePage, make_page
 from attnlab.report.render import render
+from attnlab.report.stored import read_object
 from attnlab.stats.profile import Profile
 
 FILE = "profile.json"
@@ -38,7 +39,7 @@ def load_profile(folder: Path) -> tuple[str, Profile]:
     """Return the version of attnlab that wrote a profile, and the profile."""
     from pydantic import TypeAdapter
 
-    content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    content = read_object(folder / FILE)
     return content["version"], TypeAdapter(Profile).validate_json(json.dumps(content["profile"]))
 
 

@@ -11,9 +11,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.files import replacing
+from attnlab._util.files import replacing, require_no_pipe
 from attnlab._util.process import fork_with_pipe
 from attnlab._version import __version__
+from attnlab.errors import UserError
 from attnlab.study.execution.job import PRELOAD
 from attnlab.tracking.tags import device_name
 
@@ -31,7 +32,8 @@ def measurement_key(*content: Any) -> str:
 
 def load_measurements(path: Path) -> dict[str, Any]:
     """Return the measurements in a file; none if it is missing or damaged."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, UserError):
+        require_no_pipe(path)
         known = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(known, dict):
             return known

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.code_digest import code_files
-from attnlab._util.files import describe_error
+from attnlab._util.files import describe_error, why_no_file
 from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
@@ -126,7 +126,7 @@ def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
     for name, digest in sorted({item for config in configs for item in config.get("sources", {}).items()}):
         path = Path(name)
         if not path.is_file():
-            raise UserError(f"expected the file {name}, whose code the runs of {record.name} used: it does not exist")
+            raise UserError(f"expected the file {name}, whose code the runs of {record.name} used: {why_no_file(path)}")
         require_unchanged(path, digest)
         yield from _files_of(path, digest)
     for name, digest in sorted({item for config in configs for item in config.get("files", {}).items()}):  # of a program
