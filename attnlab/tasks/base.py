@@ -137,6 +137,7 @@ class Task:
         threshold: the score that solves the task, for a ``solve_rate``.
         valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
             read as much of ``valid`` as the last one.
+        shapes_vary: whether training batches have unequal shapes, which decides how freed memory is kept.
         files: the options that name a file. In a study, such a path is relative to the study's file.
     """
 
@@ -154,6 +155,7 @@ class Task:
     estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
     threshold: float | None = None
     valid_sample: int | None = 1_000
+    shapes_vary: bool = False
     files: tuple[str, ...] = ("path",)
 
     def identity(self) -> str:

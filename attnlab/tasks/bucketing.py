@@ -79,6 +79,7 @@ class BucketedTask(Task):
     """
 
     item: str = "row"
+    shapes_vary = True
     _place: Path | None = None  # of the prepared data
     _epoch: tuple[tuple[int, int, int], list[np.ndarray]] | None = None  # the batches of the latest epoch
 

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from attnlab._util.memory import reset_peak_memory, reuse_freed_memory
-from attnlab.config.run import AUTO_MACHINE, MachineConfig
+from attnlab.config.run import AUTO_MACHINE, MachineConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.registry import TASKS
 
 
 def resolve_device(device: str) -> str:
@@ -23,11 +24,17 @@ def resolve_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
+def set_up_run(config: RunConfig, *, rank: int = 0) -> torch.device:
+    """Apply the settings of a run's machine, as ``set_up`` does."""
+    return set_up(config.machine, rank=rank, shapes_vary=TASKS.get(config.task.name).shapes_vary)
+
+
+def set_up(machine: MachineConfig, *, rank: int = 0, shapes_vary: bool = False) -> torch.device:
     """Apply the settings to this process, reset its peak memory, and return the device to compute on.
 
     Args:
         rank: this process's rank. The ranks of a run share its threads; each has its own CUDA device.
+        shapes_vary: whether the shapes of batches vary (``Task.shapes_vary``).
 
     Raises:
         UserError: a setting is ``auto``, which the plan resolves.
@@ -42,7 +49,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0) -> torch.device:
         machine.matmul_precision != "highest"
     )  # convolutions and recurrent layers; torch's default: True
     if machine.reuse_memory:
-        reuse_freed_memory()
+        reuse_freed_memory(shapes_vary=shapes_vary)
     reset_peak_memory()
     device = torch.device(resolve_device(machine.device))
     if device.type == "cuda":

@@ -11,7 +11,7 @@ from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training.costs import micro_batch
 from attnlab.training.decoding_costs import full_memory
-from attnlab.training.device import set_up
+from attnlab.training.device import set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.gradients import backward
 from attnlab.training.optim import build_optimizer
@@ -27,7 +27,7 @@ class ExampleStep:
 
     def __init__(self, config: RunConfig) -> None:
         load_sources(config.sources)
-        self.config, self.device = config, set_up(config.machine)
+        self.config, self.device = config, set_up_run(config)
         self.task = TASKS.get(config.task.name)(**config.task.options)
         self.model = build(config, self.task).to(self.device).train()
         self.optimizer = build_optimizer(self.model, config.train)
@@ -38,7 +38,7 @@ class ExampleStep:
 
     def gradients(self) -> tuple[Tensor, list[Tensor]]:
         """Return the loss and the gradients of the present weights, with the same dropout at each call."""
-        set_up(self.config.machine)
+        set_up_run(self.config)
         torch.manual_seed(self.config.seed)
         self.optimizer.zero_grad()
         loss = self._backward()
@@ -49,7 +49,7 @@ class ExampleStep:
 
         The time of a single thread is the same on a busy machine, but for what caches and clocks do.
         """
-        set_up(self.config.machine)  # another step in this process may have other settings
+        set_up_run(self.config)  # another step in this process may have other settings
         start = process_time()
         self.optimizer.zero_grad()
         self._backward()

@@ -9,7 +9,7 @@ import torch
 
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
-from attnlab.training.device import set_up, synchronise
+from attnlab.training.device import set_up_run, synchronise
 from attnlab.training.distributed.group import Group
 from attnlab.training.trainer import Trainer
 
@@ -27,7 +27,7 @@ def time_steps(config: RunConfig, *, seconds: float, ready: Callable[[], None]) 
         ready: called before the measurement, after the warm-up; it may wait for other processes.
     """
     load_sources(config.sources)
-    device = set_up(config.machine)
+    device = set_up_run(config)
     trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
     for _ in range(WARMUP):
         trainer.take_step()

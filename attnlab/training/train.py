@@ -11,7 +11,7 @@ from typing import Any
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs, initial_weights, weights
-from attnlab.training.device import set_up
+from attnlab.training.device import set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
 from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
@@ -83,7 +83,7 @@ def train_rank(
 ) -> Result:
     """Run one rank's part of ``train``; rank 0 also writes, evaluates and reports."""
     load_sources(config.sources)
-    device = set_up(config.machine, rank=group.rank)
+    device = set_up_run(config, rank=group.rank)
     trainer: Trainer | None = None
     try:
         trainer = start(config, group=group, folder=folder, device=device, report=report, figures=figures)

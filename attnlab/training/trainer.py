@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab._util.memory import KeptMemory
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
@@ -91,6 +92,7 @@ class Trainer:
         self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task, figures))
         if config.train.compile:
             compile_blocks(block for stack in self.model.stacks for block in stack)
+        self.kept_memory = KeptMemory() if config.machine.reuse_memory and self.task.shapes_vary else None
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.start: StartingPoint | None = None
@@ -181,6 +183,8 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        if self.kept_memory is not None:
+            self.kept_memory.release()
         self.step += 1
         self.timer.count(batch.tokens)
         if self.step < self.total:

@@ -10,6 +10,7 @@ import torch
 import attnlab
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
+from attnlab.registry import TASKS
 from attnlab.study.execution import concurrency, step_times
 from attnlab.study.execution.concurrency import VARIABLE, Concurrency, choose, describe, known_step_seconds, requested_workers
 from attnlab.study.execution.progress import ProgressDisplay
@@ -78,6 +79,18 @@ def test_threads_of_the_configuration_need_no_measurement(tmp_path: Path) -> Non
     assert choose(small_plan(threads=2), "auto", root=tmp_path).workers == 2
     assert choose(small_plan(threads=2, seeds=1), "auto", root=tmp_path).workers == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("memory", "workers"), [(16 * GIB, 4), (10 * GIB, 3), (5 * GIB, 1), (None, 4)])
+def test_runs_whose_batches_vary_start_as_they_fit(
+    memory: int | None, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TASKS.get("pydocs"), "shapes_vary", True)
+    monkeypatch.setattr(concurrency, "available_memory", lambda: memory)
+    monkeypatch.setattr(step_times, "measure", lambda configs, **_: [(1.0, 5 * GIB // 2, None)] * len(configs))
+    chosen = choose(small_plan(threads=1), "auto", root=tmp_path)
+    assert chosen.workers == workers and ("do not fit" in chosen.reason) == (workers < 4)
+    assert choose(small_plan(threads=1), "auto", root=tmp_path, measure=False) == chosen, "it is kept"
 
 
 def test_fused_seeds_share_a_process(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Tests of costs, compared with counts by hand."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.memory import reuse_freed_memory
+from attnlab._util.memory import KeptMemory, reuse_freed_memory
 from attnlab.models.build import build
 from attnlab.training import costs, timing
 from attnlab.training.device import resolve_device
@@ -195,6 +196,26 @@ def test_reuse_memory_has_no_effect_on_other_platforms(monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.platform", "darwin")
     reuse_freed_memory()
     assert torch.ones(3).sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("resident", "trims"),
+    [
+        ([1.0, 1.4, 1.2], 0),
+        ([1.6, 0.7, 1.6, 1.8, 0.7], 2),
+        ([1.6, 1.2, 2.1, 2.3, 1.2], 2),
+    ],  # GiB: of each look and after a trim
+)
+def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
+    resident: list[float], trims: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, calls = [int(size * 2**30) for size in resident], list[int]()
+    monkeypatch.setattr("attnlab._util.memory._process_field", lambda process, name: sizes.pop(0))
+    monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
+    kept = KeptMemory()
+    while sizes:
+        kept.release()
+    assert calls == [0] * trims
 
 
 def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:

@@ -20,6 +20,7 @@ from attnlab._util.memory import available_memory
 from attnlab._util.plural import count
 from attnlab._util.processors import processors
 from attnlab.errors import UserError
+from attnlab.registry import TASKS
 from attnlab.study.execution.devices import visible_devices
 from attnlab.study.execution.job import TRAIN
 from attnlab.study.execution.step_times import Layouts, StepTimes, by_size, known_step_times, measured_step_times
@@ -110,7 +111,12 @@ def choose(
         return _choose_on_cuda(cells, runs, threads=threads, root=root, recorded=recorded, measure=measure, share=share)
     if is_fixed or recorded is not None:
         each = max(fixed) if is_fixed else recorded or 1
-        return Concurrency(min(max(1, processors() // each), runs), each)
+        most = Concurrency(min(max(1, processors() // each), runs), each)
+        vary = any(TASKS.get(cell.config.task.name).shapes_vary for cell in cells)
+        if most.workers == 1 or not vary or not measurable:
+            return most
+        times = _step_times(cells, {1: each}, root=root, measure=measure)
+        return most if times is None else _fitting(most, times.peak)
     layouts = _layouts(min(processors(), runs), threads)
     if len(layouts) == 1 or not measurable:
         return Concurrency(1, threads)
@@ -156,6 +162,16 @@ def _layouts(most: int, threads: int) -> Layouts:
     """Return numbers of workers, the powers of two up to ``most`` and ``most`` itself -> the threads of each."""
     numbers = {2**i for i in range(most.bit_length()) if 2**i <= most} | {most}
     return {number: max(1, threads // number) for number in sorted(numbers)}
+
+
+def _fitting(most: Concurrency, peak: int) -> Concurrency:
+    """Return as many runs at a time as fit into the memory together, of which each takes ``peak`` bytes."""
+    available = available_memory()
+    fit = most.workers if available is None else max(1, int(MEMORY_SHARE * available / peak))
+    if fit >= most.workers:
+        return most
+    reason = f"more do not fit into {available / 2**30:.3g} GiB: a run takes {peak / 2**30:.2g} GiB" if available else ""
+    return Concurrency(fit, most.threads, reason)
 
 
 def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:

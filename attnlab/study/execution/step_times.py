@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "step_times.json"  # in the runs folder
 SECONDS = 0.5  # of each measurement
+LARGEST_BATCH = 0.0  # seconds of a measurement of memory: where shapes vary, of a batch of the longest rows
 CUDA_CONTEXT = 600 * 2**20  # bytes of a device that each process needs for its context and kernels, besides its tensors
 
 Layouts = Mapping[int, int]  # number of runs at a time -> threads of each
@@ -70,7 +71,7 @@ def measured_step_times(cells: Sequence[Cell], layouts: Layouts, *, root: Path) 
         if results is None:
             return None
         seconds[number] = sum(result[0] for result in results) / number
-    alone = measure([ordered[-1].config], threads=max(layouts.values()), seconds=0.0)
+    alone = measure([ordered[-1].config], threads=max(layouts.values()), seconds=LARGEST_BATCH)
     if alone is None:
         return None
     ((_, peak, device_memory),) = alone
@@ -106,6 +107,8 @@ def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connectio
     """Send a message when the measurement can begin, and after an answer the result of ``measure``."""
     import torch
 
+    from attnlab.registry import TASKS
+    from attnlab.training.example_step import ExampleStep
     from attnlab.training.step_time import time_steps
 
     def ready() -> None:
@@ -114,6 +117,11 @@ def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connectio
 
     output_to(Path(os.devnull))
     torch.set_num_threads(config.machine.threads or threads)
+    if seconds == LARGEST_BATCH and TASKS.get(config.task.name).shapes_vary:
+        step = ExampleStep(config.replace({"machine.threads": config.machine.threads or threads}))
+        ready()
+        pipe.send((step.seconds(), *_memory(step.device)))
+        return
     steps, elapsed, device = time_steps(config, seconds=seconds, ready=ready)
     pipe.send((elapsed / steps, *_memory(device)))
 

@@ -20,7 +20,7 @@ from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.training import weights
-from attnlab.training.device import set_up
+from attnlab.training.device import set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.fused.stack import Stack
 from attnlab.training.fused.streams import RandomStream
@@ -61,7 +61,7 @@ def train_fused(runs: Sequence[FusedRun]) -> Iterator[tuple[int, Result | Except
         UserError: a common step is not that of the runs alone, or runs out of memory.
     """
     load_sources(runs[0].config.sources)
-    device = set_up(runs[0].config.machine)
+    device = set_up_run(runs[0].config)
     members = [Member(number, run, device) for number, run in enumerate(runs)]
     try:
         for member in members:
