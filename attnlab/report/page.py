@@ -235,7 +235,7 @@ def _summary(
     cells: Sequence[CellSummary], trends: Sequence[Trend], effects: FactorialResult | None, info: StudyInfo
 ) -> Summary:
     """Return the paragraph at the top of the page: the result, and the choice of the records that it is made from."""
-    spec, is_part = info.spec, bool(info.selection.not_run)
+    spec, is_part = info.spec, info.selection.is_partial
     if effects is None:
         summary = with_trends(summarize(cells, spec, is_part=is_part), trends, spec)
     else:

@@ -264,6 +264,8 @@ def correct_effects(
 ) -> FactorialResult | None:
     """Return the effects of a factorial study with the verdicts that they would have without a choice of its records.
 
+    Cells that the study no longer has are outside its design: no effect is known with them.
+
     Args:
         result: None for a study without factors.
         others: Of the task that the effects are about.
@@ -271,7 +273,10 @@ def correct_effects(
     """
     if result is None:
         return None
-    found = [(other.choice, estimate_effects(other.cells, other.spec) if other.spec else None) for other in others]
+    outside = any(run.get("left_out") == "cell" for run in selection.left_out)
+    found = [
+        (other.choice, estimate_effects(other.cells, other.spec) if other.spec and not outside else None) for other in others
+    ]
     tables = [(choice, {effect.name: effect for effect in other.effects} if other else {}) for choice, other in found]
 
     def corrected(effect: Effect) -> Effect:

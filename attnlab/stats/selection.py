@@ -38,8 +38,8 @@ class Selection:
         renamed: (study, seeds) of earlier tables of the same runs under another name, with the number of common seeds.
         retried: (cell, baseline, number) of comparisons that the study judged before with so many other configurations of the
             two cells.
-        known: Name of a cell -> the seeds that tables had shown, at the time of each table; empty without a choice of runs or
-            of the question.
+        known: Name of a cell -> the seeds that tables had shown, at the time of each table; empty without a choice of
+            runs, question or configuration.
     """
 
     left_out: tuple[RunRecord, ...] = ()
@@ -51,6 +51,11 @@ class Selection:
     renamed: tuple[tuple[str, int], ...] = ()
     retried: tuple[tuple[str, str, int], ...] = ()
     known: tuple[Mapping[str, Seeds], ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """True if the table lacks results that are known or planned."""
+        return bool(self.left_out or self.lost or self.not_run)
 
 
 def compared_pairs(records: Sequence[RunRecord], spec: ComparisonSpec) -> Pairs:

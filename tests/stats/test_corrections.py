@@ -130,6 +130,9 @@ def test_effects_of_factors_have_the_verdict_with_the_runs_that_are_left_out() -
     verdicts = {effect.name: effect.verdict for effect in corrected.effects}
     assert verdicts["A"].kind is VerdictKind.BETTER
     assert [(c.choice, c.kind) for c in verdicts["A"].corrections] == [(Choice.RUNS, VerdictKind.INCONCLUSIVE)]
+    dropped = replace(selection, left_out=tuple({**run, "left_out": "cell"} for run in selection.left_out))
+    unknown = correct_effects(result, alternatives(shown, spec, dropped), dropped)
+    assert unknown is not None and [c.kind for c in unknown.effects[0].verdict.corrections] == [None]
     lost = correct_effects(result, [], Selection(lost=(("(0, 0)", (5,), "s"),)))
     assert lost is not None and all([c.choice for c in effect.verdict.corrections] == [Choice.LOST] for effect in lost.effects)
 

@@ -1,13 +1,15 @@
 """Tests of a study over levels, from its file to the terminal, the page and the runs."""
 
+import csv
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlab.cli._results import print_results
+from attnlab.cli._results import load_selection, print_results
 from attnlab.report.methods import load_study_info
+from attnlab.report.paper.write import write_papers
 from attnlab.report.write import report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import TrendKind, summarize_trends
@@ -68,3 +70,25 @@ def test_another_level_is_trained_beside_the_others_and_a_changed_axis_is_report
     go(folder, fate="shrinking", **STUDY | {"over": None, "grid": STUDY["grid"] | STUDY["over"]})
     (change,) = load_study_info(load_runs("small", folder), root=folder).changes
     assert change == "over train.steps (now none)"
+
+
+def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
+    levelled: tuple[Path, StudyResult], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(shutil.copytree(levelled[0], tmp_path / "runs"))
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    result = go(root, fate="shrinking", **{**STUDY, "seeds": [0, 1]})
+    print_results(result, selection=load_selection(result))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
+    folder = report("small", root, tmp_path / "page")
+    write_papers(folder)
+    page = (folder / "README.md").read_text()
+    summary = next(text for text in page.splitlines() if text.startswith("**Result.**"))
+    trends = page.partition("## Trend over steps")[2].partition("\n## ")[0]
+    shares = page.partition("## Share of training")[2].partition("\n## ")[0]
+    paper = (folder / "paper" / "table.tex").read_text()
+    for text in (line, trends, shares, paper.partition("trends")[2]):
+        assert "with the results that are left out" in text
+    assert "left out" in summary and "the trend of no_wo" in summary
+    with (folder / "trends.csv").open() as file:
+        assert all("left out" in row["corrected"] for row in csv.DictReader(file))
