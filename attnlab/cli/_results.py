@@ -33,6 +33,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None, se
         selection: the choice of its records.
     """
     from attnlab.report.command import notes_on_equal_results
+    from attnlab.report.estimand import threshold_notes
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
     from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
@@ -93,7 +94,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None, se
         for agreement in summarize_agreement(of_task, part):
             print_text(f"predictive validity: {describe_agreement(agreement, part)}")
     for part, of_task in tables:
-        for warning in sweep_warnings(of_task, part):
+        for warning in (*sweep_warnings(of_task, part), *threshold_notes(of_task, part)):
             print_text(f"note: {warning}")
         _print_searches(searches[part.task], part, search)
 

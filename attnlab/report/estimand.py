@@ -47,6 +47,7 @@ def estimand_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[s
     estimand = spec.estimand
     described = describe_estimand(estimand, metric=spec.metric, direction=spec.direction)
     texts = [f"Seeds are summarized by {described}. Brackets are exact 95 % intervals over seeds."]
+    texts += threshold_notes(cells, spec)
     if any(cell.scores.keys() - cell.values.keys() for cell in cells):
         texts.append(f"A diverged run is an outcome of its cell: {DIVERGED[estimand.name]}.")
     if estimand.name == "superiority":
@@ -66,6 +67,24 @@ def estimand_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[s
     if spec.looks is not None and spec.looks.count > 1:
         texts.append(describe_exact_looks(spec.looks))
     return texts
+
+
+def threshold_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return a note on a threshold of the solve rate that has another unit than the scores: per cent, or a share."""
+    threshold, scores = spec.estimand.threshold, [value for cell in cells for value in cell.values.values()]
+    if spec.estimand.name != "solve_rate" or threshold is None or not scores:
+        return []
+    if 0 <= min(scores) and max(scores) <= 1 < threshold <= 100:
+        return [
+            f"All scores in {spec.metric} lie between 0 and 1, and the threshold of the solve rate is {threshold:g}: if it is "
+            f"meant in per cent, write {threshold / 100:g}."
+        ]
+    if 0 < threshold <= 1 < min(scores) and max(scores) <= 100:
+        return [
+            f"All scores in {spec.metric} lie between 1 and 100, and the threshold of the solve rate is {threshold:g}: if the "
+            f"scores are in per cent, write {100 * threshold:g}."
+        ]
+    return []
 
 
 def describe_exact_looks(looks: Looks) -> str:

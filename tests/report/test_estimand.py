@@ -150,3 +150,14 @@ def test_diverged_runs_count_and_cost_no_page(name: str, tmp_path: Path) -> None
     assert all("nan" not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.svg"))
     assert stored.load(tmp_path)["info"].spec == spec
     write_papers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "scale", "words"),
+    [(95.0, 1, "write 0.95"), (0.95, 100, "write 95"), (0.95, 1, ""), (95.0, 100, ""), (1.0, 1, ""), (95.0, 1000, "")],
+)
+def test_a_threshold_in_another_unit_than_the_scores_is_noted(threshold: float, scale: float, words: str) -> None:
+    spec = replace(SPEC, estimand=EstimandConfig(name="solve_rate", threshold=threshold))
+    cells = summarize_cells([run | {"recall": run["recall"] * scale} for run in runs()], spec)
+    noted = [note for note in notes(cells, spec) if "write" in note]
+    assert (words in noted[0] and len(noted) == 1) if words else not noted
