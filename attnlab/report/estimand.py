@@ -74,7 +74,7 @@ def threshold_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[
     threshold, scores = spec.estimand.threshold, [value for cell in cells for value in cell.values.values()]
     if spec.estimand.name != "solve_rate" or threshold is None or not scores:
         return []
-    if 0 <= min(scores) and max(scores) <= 1 < threshold <= 100:
+    if min(scores) >= 0 and max(scores) <= 1 < threshold <= 100:
         return [
             f"All scores in {spec.metric} lie between 0 and 1, and the threshold of the solve rate is {threshold:g}: if it is "
             f"meant in per cent, write {threshold / 100:g}."
