@@ -10,7 +10,7 @@ cat > ablations/wo-cpu-enwik8.yaml <<'END_OF_STUDY_FILE'
 # trained at the same learning rates, and cells are compared at the optima of their curves, at each length of training. The
 # longest training ends below the bits per byte of xz. The 135 runs took 163 minutes in all, on two cores with fast bf16.
 #
-# A small model that reads 0.3 to 3 of enwik8's 90 million training bytes: the trend over these lengths does not predict a
+# A small model that reads 0.3 to 3 million of enwik8's 90 million training bytes: the trend over these lengths does not predict a
 # large, fully trained model (`wo-enwik8.yaml`).
 study: wo-cpu-enwik8
 
