@@ -4,6 +4,7 @@ The only module that reads ``/proc``. Outside Linux most figures are unknown, wh
 """
 
 import ctypes
+import errno
 import resource
 import sys
 from contextlib import suppress
@@ -64,6 +65,19 @@ def limit_memory(limit: int) -> None:
         raise UserError(f"expected a memory limit above the {used:,} bytes that a run uses at its start, got {limit:,} bytes")
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard_limit))
+
+
+def describe_address_limit(error: BaseException) -> str | None:
+    """Return one line for an error that a limit on address space (``ulimit -v``) may have caused, or None.
+
+    Libraries report such a limit in many ways: importing pandas, for example, ends in a ``SystemError``.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    short = isinstance(error, MemoryError | SystemError | ImportError) or getattr(error, "errno", None) == errno.ENOMEM
+    if limit == resource.RLIM_INFINITY or not short:
+        return None
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"expected more address space than `ulimit -v` allows here, {limit >> 10:,} KiB: raise the limit ({reason})"
 
 
 def reuse_freed_memory(*, shapes_vary: bool = False) -> None:

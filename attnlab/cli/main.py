@@ -23,6 +23,7 @@ from typing import TextIO, cast
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
+from attnlab._util.memory import describe_address_limit
 from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
 from attnlab._version import __version__
@@ -88,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `attnlab list | head`: the reader has closed the pipe
         return 0
     except Exception as error:
-        line = describe_disk_error(error) or (describe_error(error) if isinstance(error, OSError) else None)
+        line = describe_address_limit(error) or describe_disk_error(error)
+        line = line or (describe_error(error) if isinstance(error, OSError) else None)
         if line is None or "--debug" in words:
             raise
         return _fail(line, code=2)

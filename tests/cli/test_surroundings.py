@@ -1,5 +1,6 @@
 """Tests of surroundings that people meet in containers and on clusters: each is one line that says what to do, or works."""
 
+import errno
 import os
 import re
 import subprocess
@@ -79,6 +80,20 @@ def test_a_long_path_of_temporary_files_names_the_way_out(tmp_path: Path, monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * MAX_SOCKET_PATH)))
     with pytest.raises(UserError, match="set TMPDIR=/tmp"):
         require_short_temporary_folder()
+
+
+@pytest.mark.parametrize("error", [SystemError("x"), MemoryError(), ImportError("failed to map"), OSError(errno.ENOMEM, "no")])
+def test_a_limit_on_address_space_is_named(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr("attnlab.cli.list.main", fail)
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (800_000 << 10, -1))
+    assert main(["list"]) == 2
+    said = capsys.readouterr().err
+    assert "ulimit -v" in said and "800,000 KiB" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
