@@ -17,6 +17,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import Contrast, JointResult, StudyTable, mean_kind, with_tables
 from attnlab.stats.factorial import Effect, FactorialResult, estimate_effects
+from attnlab.stats.pooling import PooledEffect
 from attnlab.stats.question import with_question
 from attnlab.stats.records import comparison_name
 from attnlab.stats.selection import Selection, everything
@@ -329,24 +330,32 @@ def correct_joint(result: JointResult, others: Mapping[Choice, JointResult], bef
     """
     tables = []
     for i, table in enumerate(result.tables):
-        corrections = {(cell.name, cell.baseline): _of_lost_results(cell) for cell in comparisons(before[i].cells)}
+        corrections = {
+            (cell.name, cell.baseline): _of_lost_results(cell.verdict.corrections if cell.verdict else ())
+            for cell in comparisons(before[i].cells)
+        }
         for choice, other in others.items():
             for key, correction in _of_cells(table.cells, Alternative(choice, None, other.tables[i].cells)).items():
                 corrections.setdefault(key, []).append(correction)
         trends = []
         for trend in table.trends:
-            own = (_of_trend(trend, other.tables[i].trends, choice) for choice, other in others.items())
-            trends.append(replace(trend, corrections=tuple(correction for correction in own if correction)))
+            own = [_of_trend(trend, other.tables[i].trends, choice) for choice, other in others.items()]
+            own += _of_lost_results(trend.corrections)  # which a trend keeps when it is corrected over several studies
+            trends.append(replace(trend, corrections=tuple(filter(None, own))))
         tables.append(replace(table, cells=_with_corrections(table.cells, corrections), trends=tuple(trends)))
-    return with_tables(result, tables, [_corrected_mean(contrast, others) for contrast in result.contrasts])
+    judged = with_tables(result, tables, result.contrasts)
+    return replace(judged, contrasts=tuple(_corrected_mean(contrast, others) for contrast in judged.contrasts))
 
 
-def _of_lost_results(cell: CellSummary) -> list[Correction]:
-    return [correction for correction in (cell.verdict.corrections if cell.verdict else ()) if correction.choice == Choice.LOST]
+def _of_lost_results(corrections: Iterable[Correction]) -> list[Correction]:
+    return [correction for correction in corrections if correction.choice == Choice.LOST]
 
 
 def _corrected_mean(contrast: Contrast, others: Mapping[Choice, JointResult]) -> Contrast:
-    corrections, shares = [], []
+    verdicts = [cell.verdict for study in contrast.studies for cell in study.comparisons if cell.verdict]
+    lost = [correction for verdict in verdicts for correction in _of_lost_results(verdict.corrections)]
+    corrections: list[Correction | None] = [*lost[:1]] if contrast.pooled else []
+    shares: list[tuple[str, PooledEffect | None]] = []
     for choice, other in others.items():
         found = next((c for c in other.contrasts if c.label == contrast.label), None)
         if contrast.pooled is not None:

@@ -37,6 +37,7 @@ from benchmarks.table_tests import t_tests
 from tests.config.test_design import two_level
 from tests.stats.test_factorial import spec_of
 from tests.support.levels import made_up_levels, swept
+from tests.support.several import made_up_study
 
 Runs = list[dict[str, Any]]
 
@@ -240,6 +241,17 @@ def test_a_mean_over_studies_counts_earlier_configurations() -> None:
     plain, retried = pool(effects), pool(effects, tries=1)
     assert plain is not None and retried is not None and plain.mean.p is not None and retried.mean.p is not None
     assert retried.mean.p == pytest.approx(min(1, plain.mean.p * 2 / EXTRA))
+
+
+def test_lost_results_of_one_study_mark_the_mean_over_several() -> None:
+    gaps = {"a": 0.02, "b": 0.021, "c": 0.0195}
+    tables = [made_up_study(name, {"no_wo": gap}) for name, gap in gaps.items()]
+    lost = Selection(lost=(("no_wo", (7,), "a"),))
+    tables[0] = replace(tables[0], cells=correct_cells(tables[0].cells, [], lost))
+    (contrast,) = correct_joint(combine(tables), {}, tables).contrasts
+    assert [c.choice for c in contrast.corrections] == [Choice.LOST]
+    of_study = [verdict_of(study.comparisons[0].verdict)[1] for study in contrast.studies]
+    assert of_study == [[(Choice.LOST, None)], [], []]
 
 
 def test_a_sweep_counts_all_left_out_runs_at_their_rates() -> None:
