@@ -331,6 +331,21 @@ class OtherMetric(Letters):
         return {"bits": super().score(logits, batch)["bits_per_byte"]}
 
 
+class TrainsTwoAhead(Letters):
+    """Has a metric of its own, and predicts the token after the next one in training."""
+
+    metric = "bits"
+    direction = "min"
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        batch = super().train_batch(step, seed=seed, batch_size=batch_size)
+        return replace(batch, inputs=batch.inputs[:, :-1], targets=batch.targets[:, 1:])
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
+        nats = cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="sum")
+        return {"bits": (nats.double(), (batch.targets != IGNORED).sum())}
+
+
 class OneClass(Sums):
     """Has one class in training."""
 
@@ -627,7 +642,7 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "pure batches": [CountsCalls, DrawsGlobally, SharesMemory, OtherSources],
     "global state": [SeedsGlobally, Shuffles],
     "seeds": [IgnoresSeed, IgnoresStep],
-    "targets": [NotShifted, ShiftedTwice, ReadsItsTargets, ReadsTooLate, PredictsItsInput],
+    "targets": [NotShifted, ShiftedTwice, ReadsItsTargets, ReadsTooLate, PredictsItsInput, TrainsTwoAhead],
     "padding": [TurnedMask],
     "before preparation": [CountsRows],
     "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],

@@ -18,6 +18,7 @@ from attnlab.testing.task_checks.target import ROWS, TaskTarget, same
 
 BATCH_SIZES = (1, ROWS, 7)
 BATCHES = 6  # of each split that are checked
+ALL_NEXT, FEW_NEXT = 0.99, 0.5  # shares of targets that are the next input, of two splits whose targets are not the same
 
 
 def shapes(target: TaskTarget) -> str:
@@ -148,6 +149,7 @@ def targets(target: TaskTarget) -> str:
         raise NotDeclared("a classifier")
     exact = target.counts_tokens or target.task.kind == "encoder_decoder"
     copied = checked = 0
+    following: dict[str, list[int]] = {split: [0, 0] for split in SPLITS}  # targets that are the next input, and all
     batches = [("train", target.train(step)) for step in range(BATCHES)]
     batches += [(split, batch) for split in SPLITS[1:] for batch in islice(target.evaluation(split, rows=2 * ROWS), 2)]
     for split, batch in batches:
@@ -156,6 +158,8 @@ def targets(target: TaskTarget) -> str:
         copied, checked = copied + int((scored & (wanted == inputs)).sum()), checked + int(scored.sum())
         here, known = wanted[:, :-1], scored[:, :-1]
         wrong = known & (here != inputs[:, 1:])
+        counts = following[split]
+        counts[0], counts[1] = counts[0] + int((known & ~wrong).sum()), counts[1] + int(known.sum())
         if batch.mask is not None:
             wrong &= batch.mask[:, 1:]  # the target of the last token has no input
         if exact and wrong.any():
@@ -169,6 +173,14 @@ def targets(target: TaskTarget) -> str:
         raise Failure(
             f"all {checked} targets equal the input at their own position",
             "Targets are the inputs shifted by one: a model that copies its input would be perfect.",
+        )
+    shares = {split: next_inputs / known for split, (next_inputs, known) in following.items() if known}
+    least, most = min(shares, key=shares.__getitem__, default=""), max(shares, key=shares.__getitem__, default="")
+    if shares and shares[most] > ALL_NEXT and shares[least] < FEW_NEXT:
+        raise Failure(
+            f"{100 * shares[most]:.0f} % of the targets of {most} are the next inputs, {100 * shares[least]:.0f} % of those of "
+            f"{least}",
+            "Batches of training and evaluation must have the same targets: shift both by one position.",
         )
     return f"{checked:,} targets: {'the next tokens' if exact else 'not the tokens at their own position'}"
 
