@@ -1,7 +1,8 @@
 """A testbed for attention variants, with an ablation runner.
 
-A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, `run` trains what is missing,
-`load_runs` returns the results as a data frame, and `load_model` returns a trained model:
+A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, and `run` trains what is missing; the
+verdicts of its result are a data frame. `verdicts` and `load_runs` return the verdicts and the runs of a recorded study,
+`write_report` writes its page, `load_model` returns a trained model, and `check` tests a variant of your own:
 
     >>> import attnlab
     >>> study = {
@@ -35,15 +36,19 @@ if TYPE_CHECKING:
         register_variant,
     )
     from attnlab.report.profile.make import profile
+    from attnlab.report.result import Result, run, verdicts
+    from attnlab.report.write import write_report
     from attnlab.study.plan import plan
-    from attnlab.study.run import run
+    from attnlab.testing.dispatch import check
     from attnlab.tracking.items import load_items
     from attnlab.tracking.runs import load_curves, load_runs
     from attnlab.trained.model import TrainedModel, load_model
 
 __all__ = [
+    "Result",
     "TrainedModel",
     "__version__",
+    "check",
     "load_curves",
     "load_items",
     "load_model",
@@ -57,6 +62,8 @@ __all__ = [
     "register_task",
     "register_variant",
     "run",
+    "verdicts",
+    "write_report",
 ]
 
 _LAZY = {
@@ -64,7 +71,11 @@ _LAZY = {
     "load_model": "attnlab.trained.model",
     "plan": "attnlab.study.plan",
     "profile": "attnlab.report.profile.make",
-    "run": "attnlab.study.run",
+    "run": "attnlab.report.result",
+    "verdicts": "attnlab.report.result",
+    "Result": "attnlab.report.result",
+    "write_report": "attnlab.report.write",
+    "check": "attnlab.testing.dispatch",
     "load_runs": "attnlab.tracking.runs",
     "load_curves": "attnlab.tracking.runs",
     "load_items": "attnlab.tracking.items",
@@ -75,6 +86,10 @@ _LAZY = {
     "register_task": "attnlab.registry",
     "register_variant": "attnlab.registry",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -2,93 +2,55 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import RunState
 from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
-from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
     from attnlab.stats.compare import CellSummary, ComparisonSpec
-    from attnlab.stats.corrections import Alternative
-    from attnlab.stats.look_history import LookHistory
+    from attnlab.stats.compared import Compared
     from attnlab.stats.search import SearchSummary
-    from attnlab.stats.selection import Selection
     from attnlab.study.run import StudyResult
 
-logger = logging.getLogger(__name__)
 
-
-def print_results(result: StudyResult, *, history: LookHistory | None = None, selection: Selection | None = None) -> None:
+def print_results(result: StudyResult, compared: Compared) -> None:
     """Print a row per cell: the metric over its seeds, its difference from the baseline, its costs.
 
     In a searched study the table holds only the confirmed runs; a line per cell below it summarizes the search.
 
     Args:
-        history: the looks at the study, this one included.
-        selection: the choice of its records.
+        compared: the compared cells of the result.
     """
     from attnlab.report.command import notes_on_equal_results
+    from attnlab.report.conclusion import describe_choice
     from attnlab.report.estimand import threshold_notes
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.predictive_validity import describe_agreement
-    from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
     from attnlab.report.stages import chain_notes
     from attnlab.report.sweep import sweep_warnings
     from attnlab.report.trend import describe_trend
     from attnlab.stats.cells import split_tasks
-    from attnlab.stats.compare import summarize_cells
-    from attnlab.stats.corrections import alternatives, correct_cells, correct_effects, correct_trends
-    from attnlab.stats.factorial import estimate_effects
     from attnlab.stats.predictive_validity import summarize_agreement
-    from attnlab.stats.search import exclude_trials, summarize_searches, unconfirmed_cells
-    from attnlab.stats.selection import Selection
-    from attnlab.stats.trend import summarize_trends
 
-    plan, spec, records = result.plan, result.comparison(history=history), result.records()
-    order = {cell.name: i for i, cell in enumerate([*plan.cells, *plan.unselected])}
-    search = plan.study.search
-    searches = {
-        part.task: sorted(
-            summarize_searches([run for run in records if part.includes(run)], part, search) if search else [],
-            key=lambda summary: order[summary.cell],
-        )
-        for part in spec.parts
-    }
-    every = [summary for summaries in searches.values() for summary in summaries]
-    cells = summarize_cells([*exclude_trials(records), *unconfirmed_cells(records, spec, every)], spec)
-    cells.sort(key=lambda cell: order[cell.name])
-    selection = selection or Selection()
-    others = alternatives(exclude_trials(records), spec, selection)
-    cells = correct_cells(cells, others, selection)
-    trends = correct_trends(summarize_trends(cells, spec), others, selection)
+    spec, cells = compared.spec, compared.cells
     tables = split_tasks(cells, spec)
-    effects = [
-        correct_effects(estimate_effects(of_task, part), [other.for_task(part) for other in others], selection)
-        for part, of_task in tables
-    ]
-    corrected = [verdict for of_task in effects for verdict in described_verdicts([], [], of_task)]
-    corrected = [*described_verdicts(cells, trends, None), *corrected]
-    changes = describe_changes_of(selection, spec.study)
-    if chosen := describe_selection(selection, cells, spec, corrected=corrected, changes=changes):
+    if chosen := describe_choice(compared):
         print()
         print_text(f"warning: {chosen}")
     for part, of_task in tables:
         _print_table(result, of_task, part)
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
-        where = " in all cells" if not selection.not_run else " in the cells that were run"
+        where = " in the cells that were run" if compared.selection.not_run else " in all cells"
         print(f"state: completed{where if len(cells) > 1 else ''}")
-    if len(tables) > 1:
-        _print_pooled(tables, others)
     for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
         print_text(note)
-    for (part, _), of_task in zip(tables, effects, strict=True):
-        print_effects(of_task, part)
-    for trend in trends:
+    for part, _ in tables:
+        print_effects(compared.effects(part), part)
+    for trend in compared.trends:
         print_text(f"trend: {describe_trend(trend, spec)}")
     for part, of_task in tables:
         for agreement in summarize_agreement(of_task, part):
@@ -96,7 +58,7 @@ def print_results(result: StudyResult, *, history: LookHistory | None = None, se
     for part, of_task in tables:
         for warning in (*sweep_warnings(of_task, part), *threshold_notes(of_task, part)):
             print_text(f"note: {warning}")
-        _print_searches(searches[part.task], part, search)
+        _print_searches(compared.searches[part.task], part, result.plan.study.search)
 
 
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
@@ -131,19 +93,12 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
         print_text(f"note: {note}")
 
 
-def _print_pooled(tables: Sequence[tuple[ComparisonSpec, list[CellSummary]]], others: Sequence[Alternative]) -> None:
-    """Print the answer of a study of several tasks: the paragraphs at the top of its page."""
-    from attnlab.report.answer import answer_of
-    from attnlab.stats.contrasts import StudyTable
+def print_verdict(compared: Compared) -> None:
+    """Print the conclusion of a study, one line for each task and one for all of them."""
+    from attnlab.report.conclusion import conclusions
 
-    of_task = [[other.for_task(part) for other in others] for part, _ in tables]
-    without = [
-        {other.choice: StudyTable(part.task, other.spec or part, other.cells) for other in found}
-        for (part, _), found in zip(tables, of_task, strict=True)
-    ]
-    answer = answer_of([StudyTable(part.task, part, cells) for part, cells in tables], without, of_tasks=True)
-    for paragraph in answer.paragraphs if answer else ():
-        print_text("".join(paragraph))
+    for text in conclusions(compared):
+        print_text(f"verdict: {text}")
 
 
 def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig | None) -> None:
@@ -215,19 +170,6 @@ def _common_reason(verdicts: Sequence[str]) -> str:
     """Return the reason that all inconclusive verdicts share, or "" if there are less than two of them."""
     reasons = [verdict.partition(": ")[2] for verdict in verdicts if verdict.startswith("inconclusive: ")]
     return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
-
-
-def load_selection(result: StudyResult, *, history: LookHistory | None = None) -> Selection:
-    """Return the choice of records behind the table of a study; if the store cannot be read, a warning states so."""
-    from attnlab.stats.selection import Selection
-    from attnlab.study import selection
-
-    spec = result.comparison(history=history)
-    try:
-        return selection.load_selection(spec, result.records())
-    except UserError as error:
-        logger.warning("the runs that the table leaves out are not known: %s", error)
-        return Selection()
 
 
 def print_failures(result: StudyResult) -> None:

@@ -165,14 +165,14 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         UserError: every cell is refused.
     """
     from attnlab.cli._omissions import print_omissions
-    from attnlab.cli._results import load_selection, print_failures, print_results
-    from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive, table
+    from attnlab.cli._results import print_failures, print_results, print_verdict
+    from attnlab.report.result import judge
+    from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive
     from attnlab.study.code_changes import code_change_notes
-    from attnlab.study.looks import further_look_notes, record_look
+    from attnlab.study.looks import further_look_notes
     from attnlab.study.run import run
     from attnlab.study.seed_notes import seed_notes
     from attnlab.study.start_check import check_own_variants
-    from attnlab.tracking.client import snapshot
 
     plan.require_runs()
     if adaptive is not None:
@@ -189,17 +189,15 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         result, history = run(plan, **options), None
     else:
         result, history = run_until_conclusive(plan, **adaptive, **options)
-    with snapshot():
-        history = history or record_look(result.comparison(), table(result))
-        selection = load_selection(result, history=history)
-    name = plan.study.study
-    print_results(result, history=history, selection=selection)
+    compared, name = judge(result, history=history), plan.study.study
+    print_results(result, compared)
     print_omissions(plan)
     print_failures(result)
+    print_verdict(compared)
     if not arguments.no_report:
-        from attnlab.report.write import report
+        from attnlab.report.write import write_report
 
-        print(f"report: {relative(report(name) / 'index.html')}")
+        print(f"report: {relative(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     return 0 if result.ok else 1
 

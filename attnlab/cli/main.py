@@ -37,6 +37,7 @@ VERBS = (
     "run",
     "submit",
     "train",
+    "verdict",
     "report",
     "attention-maps",
     "bundle",

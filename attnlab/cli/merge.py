@@ -40,7 +40,7 @@ def main(arguments: Namespace) -> int:
         print(f"{count(len(merged.repeated), 'run')} in several bundles, taken from the first that has it: {names}")
     print(f"{merged.study}: {count(merged.runs, 'run')}, seeds {', '.join(map(str, merged.seeds))}")
     if not arguments.no_report:
-        from attnlab.report.write import report
+        from attnlab.report.write import write_report
 
-        print(f"report: {relative(report(merged.study) / 'index.html')}")
+        print(f"report: {relative(write_report(merged.study) / 'index.html')}")
     return 0

@@ -14,7 +14,10 @@ HELP = "write reports/STUDY/: page, tables, plots"
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "study", metavar="STUDY", nargs="+", help="a study's name; several: one page with one answer above the report of each"
+        "study",
+        metavar="STUDY",
+        nargs="+",
+        help="a study's name, or its YAML file; several: one page with one answer above the report of each",
     )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the study's own question)")
@@ -24,10 +27,10 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.report.write import report
+    from attnlab.report.write import write_report
 
     try:
-        folder = report(arguments.study, out=arguments.out, question=arguments.question)
+        folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:
         folder = Path(arguments.out or Path("reports") / arguments.study[0])
         one = len(arguments.study) == 1 or arguments.out

@@ -53,11 +53,11 @@ def _print_studies() -> None:
 def _print_runs(arguments: Namespace) -> int:
     """Print the runs of a study that meet every condition; only a table on a terminal is fitted to its width."""
     from attnlab.cli import _runs_query as query
-    from attnlab.tracking.runs import load_runs
+    from attnlab.tracking.runs import NoRunsError, load_runs
 
     frame = load_runs(arguments.study)
     if frame.empty:
-        raise UserError(f"the study {arguments.study!r} has no runs yet, or all were withdrawn")
+        raise NoRunsError(arguments.study)
     frame = query.select(frame, where=arguments.where, columns=arguments.columns, sort=arguments.sort)
     if arguments.format == "csv":
         frame.map(lambda value: json.dumps(value) if isinstance(value, dict | list) else value).to_csv(sys.stdout, index=False)

@@ -22,10 +22,11 @@ from attnlab.report.selection import describe_changes_of
 from attnlab.report.sweep import swept_path
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.margin import with_margin
 from attnlab.stats.question import question_of
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.search import RunRecord, exclude_trials
 from attnlab.stats.selection import Selection
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
@@ -142,6 +143,30 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
     info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
     return replace(info, question=study.question or "", auto=_auto_settings(study.study, root))
+
+
+def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pandas.DataFrame]:
+    """Read a study and its runs, record the look at its verdicts, and correct them for all looks.
+
+    Raises:
+        UserError: The study does not exist.
+        NoRunsError: It has no runs.
+    """
+    from attnlab.study.looks import record_look
+    from attnlab.tracking.runs import NoRunsError, load_runs
+
+    runs = load_runs(study, root)
+    if runs.empty:
+        raise NoRunsError(study)
+    info = load_study_info(runs, root=root)
+    cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
+    return replace(info, spec=record_look(info.spec, cells, root).apply(info.spec)), runs
+
+
+def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
+    """Return the compared cells of a study as it is recorded; the arguments are those of `attnlab.report.page.make_page`."""
+    records: list[RunRecord] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
+    return compare_cells(records, info.spec, order=info.order, search=info.search, selection=info.selection)
 
 
 def _search(text: str | None, study: str) -> SearchConfig | None:

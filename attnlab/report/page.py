@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
+from attnlab.report.conclusion import conclude
 from attnlab.report.estimand import describe_estimand
 from attnlab.report.export import export
-from attnlab.report.factorial import effects_section, summarize_effects
+from attnlab.report.factorial import effects_section
 from attnlab.report.figures import (
     cell_colors,
     draw_differences,
@@ -21,7 +22,7 @@ from attnlab.report.figures import (
 )
 from attnlab.report.items import item_notes
 from attnlab.report.lengths import lengths_section
-from attnlab.report.methods import StudyInfo, describe_methods, introduction
+from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.predictive_validity import validity_section
 from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
@@ -29,39 +30,26 @@ from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
-from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.stages import stage_section
-from attnlab.report.summary import Strong, Summary, summarize
+from attnlab.report.summary import Summary
 from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.training_share import share_section
-from attnlab.report.trend import TREND_FILES, export_trends, trend_section, with_trends
+from attnlab.report.trend import TREND_FILES, export_trends, trend_section
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best, summarize_cells
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.corrections import (
-    Alternative,
-    Choice,
-    alternatives,
-    correct_cells,
-    correct_effects,
-    correct_shares,
-    correct_trends,
-)
-from attnlab.stats.factorial import FactorialResult, estimate_effects
+from attnlab.stats.corrections import Choice, correct_shares
+from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.predictive_validity import summarize_agreement
 from attnlab.stats.search import (
     NOT_CONFIRMED,
     RunRecord,
-    SearchSummary,
     exclude_trials,
-    summarize_searches,
-    unconfirmed_cells,
 )
 from attnlab.stats.share_summary import summarize_shares
-from attnlab.stats.trend import Trend, summarize_trends
 
 if TYPE_CHECKING:
     import pandas
@@ -137,17 +125,15 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
-    study = info.spec
-    searches, trials, records, cells, others = _summarize(info, runs)
-    trends = correct_trends(summarize_trends(cells, study), others, info.selection)  # over the whole study, as the cells are
-    if info.task:
-        cells, trends = _of_task(info.task, study, cells, trends)
-        info = replace(info, spec=study.for_task(info.task))
-    spec = info.spec
-    others = [other.for_task(spec) for other in others]
+    spec = info.spec.for_task(info.task) if info.task else info.spec
+    compared = compare_info(info, runs).for_task(spec)  # corrected over the whole study
+    cells, trends, others = list(compared.cells), list(compared.trends), compared.others
+    searches, info = compared.searches.get(info.task, ()), replace(info, spec=spec)
+    everything = [run for run in compared.records if spec.includes(run)]
+    trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
     # Curves over steps and lengths are those of one configuration per cell.
     colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
-    effects = correct_effects(estimate_effects(cells, spec), others, info.selection)
+    effects = compared.effects(spec)
     shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
     shares, shares_of = correct_shares(shares, others, curves)
     results = StudyTable(info.task or spec.study, spec, cells, trends, shares)
@@ -174,7 +160,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
-        summary=_summary(cells, trends, effects, info),
+        summary=conclude(compared, info.changes),
         warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
@@ -193,56 +179,6 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         effects=effects,
         records=records,
     )
-
-
-def _summarize(
-    info: StudyInfo, runs: pandas.DataFrame
-) -> tuple[list[SearchSummary], list[RunRecord], list[RunRecord], list[CellSummary], list[Alternative]]:
-    """Return the summaries of searches, the trials, the other runs, which alone are compared, the cells, and the alternatives.
-
-    The first three are those of the task that the page is about, if it is about one only.
-    """
-    spec = info.spec
-    everything: list[RunRecord] = [{str(k): v for k, v in record.items()} for record in runs.to_dict("records")]
-    everything.sort(key=lambda record: (info.position(cell_of(record, spec)), record["seed"]))
-    searches: dict[str, list[SearchSummary]] = {}
-    for part in spec.parts:
-        own = [run for run in everything if part.includes(run)]
-        searches[part.task] = summarize_searches(own, part, info.search) if info.search else []
-    unconfirmed = unconfirmed_cells(everything, spec, [summary for of_task in searches.values() for summary in of_task])
-    cells = summarize_cells([*exclude_trials(everything), *unconfirmed], spec)
-    cells.sort(key=lambda cell: info.position(cell.name))
-    others = alternatives(exclude_trials(everything), spec, info.selection)
-    cells = correct_cells(cells, others, info.selection)
-    shown = spec.for_task(info.task) if info.task else spec
-    everything = [run for run in everything if shown.includes(run)]
-    trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
-    return searches.get(info.task, []), trials, records, cells, others
-
-
-def _of_task(
-    task: str, spec: ComparisonSpec, cells: Sequence[CellSummary], trends: Sequence[Trend]
-) -> tuple[list[CellSummary], list[Trend]]:
-    """Return the cells and the trends of one task of a study."""
-    part = spec.for_task(task)
-    return (
-        [cell for cell in cells if part.includes(cell.axes)],
-        [trend for trend in trends if part.includes(trend.comparisons[0].axes)],
-    )
-
-
-def _summary(
-    cells: Sequence[CellSummary], trends: Sequence[Trend], effects: FactorialResult | None, info: StudyInfo
-) -> Summary:
-    """Return the paragraph at the top of the page: the result, and the choice of the records that it is made from."""
-    spec, is_part = info.spec, info.selection.is_partial
-    if effects is None:
-        summary = with_trends(summarize(cells, spec, is_part=is_part), trends, spec)
-    else:
-        summary = summarize_effects(effects, spec, is_part=is_part)
-    corrected = described_verdicts(cells, trends, effects)
-    chosen = describe_selection(info.selection, cells, spec, corrected=corrected, changes=info.changes)
-    return replace(summary, records=[Strong(chosen)] if chosen else [])
 
 
 def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> list[str]:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from attnlab._util.files import describe_error
 from attnlab.errors import UserError
 from attnlab.report.index import write_index
-from attnlab.report.methods import StudyInfo, load_study_info
+from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.stored import save
 from attnlab.stats.cells import CellSummary, split_tasks
-from attnlab.stats.compare import summarize_cells
 from attnlab.stats.items import split_uncertainty
-from attnlab.stats.search import exclude_trials
+from attnlab.tracking.runs import study_name
 
 if TYPE_CHECKING:
     import pandas
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def report(
-    study: str | Sequence[str], root: str | Path | None = None, out: str | Path | None = None, *, question: str = ""
+def write_report(
+    study: str | Path | Sequence[str], root: str | Path | None = None, out: str | Path | None = None, *, question: str = ""
 ) -> Path:
     """Write the report of a study, store a copy in the study's MLflow experiment, and return its folder.
 
     With several studies, each report is in a subfolder, and a page above them has one answer and the main results of all.
 
     Args:
-        study: Name of the study as in its YAML file, or several names.
+        study: Name of the study, or its YAML file; or several.
         root: Folder of the runs; default `ATTNLAB_RUNS`, else `runs`.
         out: Folder of the report; default `reports/STUDY`. Required for several studies.
         question: Shown at the top of the page in place of the study's own `question`.
@@ -47,7 +46,8 @@ def report(
     Raises:
         UserError: The study does not exist or has no runs, or there are several studies without `out`.
     """
-    names = [study] if isinstance(study, str) else list(dict.fromkeys(study))
+    studies = [study] if isinstance(study, str | Path) else study
+    names = list(dict.fromkeys(map(study_name, studies)))
     if len(names) == 1:
         folder = Path(out or Path("reports") / names[0])
         _report_one(names[0], folder, root, question=question)
@@ -62,22 +62,17 @@ def report(
 
 def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
     """Write the report of one study, and return its page, or one for each of its tasks."""
-    from attnlab.study.looks import record_look
     from attnlab.tracking.artifacts import load_attention_maps, log_report
     from attnlab.tracking.client import snapshot
     from attnlab.tracking.items import load_items
-    from attnlab.tracking.runs import load_curves, load_runs
+    from attnlab.tracking.runs import load_curves
 
     with snapshot():
-        runs = load_runs(study, root)
-        if runs.empty:
-            raise UserError(f"the study {study!r} has no runs yet, or all were withdrawn")
-        info = load_study_info(runs, root=root)
+        info, runs = load_judged(study, root)
         left_out = [str(run["run_id"]) for run in info.selection.left_out]
-        curves, maps = load_curves(study, root, further=left_out), load_attention_maps(study, root)
         info = replace(info, question=question or info.question)
-        cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
-        info = replace(info, spec=record_look(info.spec, cells, root).apply(info.spec))
+        curves, maps = load_curves(study, root, further=left_out), load_attention_maps(study, root)
+        cells = compare_info(info, runs).cells
         items = load_items(study, root)
     pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
     try:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util import known_code
-from attnlab._util.html import html_table
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
 from attnlab._util.process import start_fork_server
@@ -74,24 +73,6 @@ class StudyResult:
     rows: list[Row]
     reference_scores: list[ReferenceScore] = field(default_factory=list)
     others: list[Row] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        """Return one line per run, for notebooks."""
-        metrics = self.plan.metrics
-        scores = ["".join(f", {name} {row.summary[name]:.4f}" for name in metrics if name in row.summary) for row in self.rows]
-        rows = [f"{row.name}: {row.state}{score}" for row, score in zip(self.rows, scores, strict=True)]
-        references = [f"{score.name} of {score.task}: {score.metric} {score.value:.4f}" for score in self.reference_scores]
-        return "\n  ".join([f"result of {self.plan.study.study}", *rows, *references])
-
-    def _repr_html_(self) -> str:
-        """Return the runs as a table, for display in a notebook; verdicts are those of `attnlab report`."""
-        metrics = self.plan.metrics
-        scores = [[f"{row.summary[name]:.4f}" if name in row.summary else "" for name in metrics] for row in self.rows]
-        rows = [[row.name, row.state, *score, row.reason] for row, score in zip(self.rows, scores, strict=True)]
-        for reference in self.reference_scores:
-            values = [f"{reference.value:.4f}" if metric == reference.metric else "" for metric in metrics]
-            rows.append([f"reference: {reference.name}", "", *values, ""])
-        return html_table(["run", "state", *metrics, "reason"], rows, caption=f"result of {self.plan.study.study}")
 
     def comparison(self, *, history: LookHistory | None = None) -> ComparisonSpec:
         """Return the comparison of the study; `history` has the looks that its verdicts are corrected for."""

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["IGNORED", "SPLITS", "Batch", "Task", "known_split", "whole_number"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

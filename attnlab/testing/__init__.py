@@ -1,7 +1,7 @@
 """Check that an attention variant is correct, and measure what it costs; for variants of your own as for the built-in ones.
 
-``check`` runs the contract of ``attnlab.variants.Variant``: shapes, causality, padding, position schemes, gradients,
-backends and more. ``bench`` measures time and memory of single layers next to ``dense``.
+``check`` tests a class of any kind. Of a variant it runs the contract of ``attnlab.variants.Variant``: shapes, causality,
+padding, position schemes, gradients, backends and more. ``bench`` measures time and memory of single layers next to ``dense``.
 
     >>> from attnlab.testing import check
     >>> [result] = check("dense", position="rotary", roles=["causal"], only=["causality by gradient"])
@@ -14,7 +14,8 @@ On the command line: ``attnlab check`` and ``attnlab bench``.
 from attnlab.testing.benchmark.layer import BenchCase, LayerConfig
 from attnlab.testing.benchmark.suite import BenchConfig, BenchResult, bench
 from attnlab.testing.checks import CHECKS
-from attnlab.testing.contract import CheckResult, check, check_component
+from attnlab.testing.contract import CheckResult, CheckResults, check_component, check_variant
+from attnlab.testing.dispatch import check
 from attnlab.testing.model_contract import check_model
 from attnlab.testing.position_contract import check_position
 from attnlab.testing.task_contract import check_task
@@ -25,6 +26,7 @@ __all__ = [
     "BenchConfig",
     "BenchResult",
     "CheckResult",
+    "CheckResults",
     "LayerConfig",
     "bench",
     "check",
@@ -32,4 +34,5 @@ __all__ = [
     "check_model",
     "check_position",
     "check_task",
+    "check_variant",
 ]

@@ -2,6 +2,7 @@
 
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from attnlab._util.html import html_table
 from attnlab._util.raise_site import describe_error
 from attnlab.components import PLACES, Component
 from attnlab.components.functions import FunctionComponent
@@ -33,7 +35,7 @@ STATUSES = ("passed", "failed", "refused", "not declared")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check.
+    """The result of one check; as text, a failure with its smallest case and the change to make.
 
     Attributes:
         check: the name of the property.
@@ -56,8 +58,50 @@ class CheckResult:
     cause: str = ""
     traceback: str = ""
 
+    def __str__(self) -> str:
+        if self.status != "failed":
+            return f"{self.check}: {self.status}{f', {self.detail}' if self.detail else ''}"
+        return f"FAILED {self.check}\n  smallest case:  {self.detail}\n  what to change: {self.advice}"
 
-def check(
+
+class CheckResults(list[CheckResult]):
+    """The results of all checks of a class: true if a check passed and none failed.
+
+    Attributes:
+        name: the name of the class.
+    """
+
+    def __init__(self, results: Iterable[CheckResult] = (), *, name: str = "") -> None:
+        super().__init__(results)
+        self.name = name
+
+    def __bool__(self) -> bool:
+        return not self.failed and any(result.status == "passed" for result in self)
+
+    @property
+    def failed(self) -> list[CheckResult]:
+        """The results of the checks that failed."""
+        return [result for result in self if result.status == "failed"]
+
+    @property
+    def counts(self) -> str:
+        """The number of results by status and the time, as in "38 passed, 5 not declared, in 18.4 s"."""
+        counts = Counter(result.status for result in self)
+        seconds = sum(result.seconds for result in self)
+        return f"{', '.join(f'{count} {status}' for status, count in counts.items()) or 'no checks'}, in {seconds:.1f} s"
+
+    def __repr__(self) -> str:
+        refused = [result for result in self if result.status == "refused"]
+        return "\n".join([f"check of {self.name}: {self.counts}", *map(str, self.failed or (not self and refused) or ())])
+
+    def _repr_html_(self) -> str:
+        """Return the results as a table, for display in a notebook."""
+        rows = [[result.check, result.status, result.detail, result.advice] for result in self]
+        headings = ["check", "result", "measured", "what to change"]
+        return html_table(headings, rows, caption=f"check of {self.name}: {self.counts}")
+
+
+def check_variant(
     variant: str | type[Variant],
     *,
     options: dict[str, Any] | None = None,
@@ -72,8 +116,8 @@ def check(
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
-) -> list[CheckResult]:
-    """Check a variant against the contract. ``check_position`` and ``check_task`` do the same for position schemes and tasks.
+) -> CheckResults:
+    """Check a variant against the contract of ``attnlab.variants.Variant``.
 
     Args:
         variant: a registered name, a path as in a study (``file.py:Class``), or the class itself.
@@ -101,8 +145,8 @@ def check(
         UserError: a name is unknown, or the constructor does not take the options.
 
     Examples:
-        >>> from attnlab.testing import check
-        >>> for result in check("dense", position="rotary", roles=["causal"], only=["shapes", "seed"]):
+        >>> from attnlab.testing import check_variant
+        >>> for result in check_variant("dense", position="rotary", roles=["causal"], only=["shapes", "seed"]):
         ...     print(result.check, result.status)
         shapes passed
         seed passed
@@ -167,17 +211,17 @@ def check_component(
     options: Mapping[str, Any] | None = None,
     variant: str | type[Variant] = "dense",
     **arguments: Any,
-) -> list[CheckResult]:
+) -> CheckResults:
     """Check a component in a variant against the contract of variants, and that it takes effect.
 
     Args:
         component: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor.
         variant: the variant that it changes.
-        arguments: the other arguments of ``check``.
+        arguments: the other arguments of ``check_variant``.
 
     Returns:
-        The results of ``check``.
+        The results of ``check_variant``.
 
     Raises:
         UserError: a name is unknown, or the constructor does not take the options.
@@ -187,7 +231,7 @@ def check_component(
         >>> [result.status for result in check_component("gate", only=["components take effect"])]
         ['passed']
     """
-    return check(variant, components=[{"name": component, **(options or {})}], **arguments)
+    return check_variant(variant, components=[{"name": component, **(options or {})}], **arguments)
 
 
 def resolve_check_device(name: str) -> str:
@@ -227,7 +271,7 @@ def run_checks(
     refusals: Iterable[CheckResult] = (),
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
-) -> list[CheckResult]:
+) -> CheckResults:
     """Run checks in order and return their results. If ``shapes`` fails, the others, which depend on it, are left out.
 
     Args:
@@ -236,7 +280,7 @@ def run_checks(
         start: called with the name of each check before it runs.
         report: called with each result as soon as there is one.
     """
-    results: list[CheckResult] = []
+    results = CheckResults(name=classes[0].__name__)
     with _single_thread():
         for result in chain(refusals, _check_results(checks, target, classes, start)):
             results.append(result)

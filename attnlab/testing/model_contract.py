@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.registry import MODELS
-from attnlab.testing.contract import CheckResult, run_checks, select_checks, validate_options
+from attnlab.testing.contract import CheckResult, CheckResults, run_checks, select_checks, validate_options
 from attnlab.testing.model_checks import MODEL_CHECKS, ModelTarget
 
 
@@ -20,7 +20,7 @@ def check_model(
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
-) -> list[CheckResult]:
+) -> CheckResults:
     """Check a model against the contract of ``attnlab.models.base.Model``, with blocks of ``dense``.
 
     Args:

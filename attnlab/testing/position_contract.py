@@ -8,7 +8,14 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS
-from attnlab.testing.contract import CheckResult, resolve_check_device, run_checks, select_checks, validate_options
+from attnlab.testing.contract import (
+    CheckResult,
+    CheckResults,
+    resolve_check_device,
+    run_checks,
+    select_checks,
+    validate_options,
+)
 from attnlab.testing.position_checks import POSITION_CHECKS, SchemeTarget
 
 
@@ -22,7 +29,7 @@ def check_position(
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
-) -> list[CheckResult]:
+) -> CheckResults:
     """Check a position scheme against the contract of ``attnlab.positions.Position``.
 
     Args:

@@ -19,7 +19,7 @@ from attnlab.registry import TASKS
 from attnlab.testing.checks import CHECKS, CheckTarget
 from attnlab.testing.checks.sizes import MAX_LOGITS, Sizes
 from attnlab.testing.composition import ComponentSpec, compose
-from attnlab.testing.contract import CheckResult, run_checks, select_checks
+from attnlab.testing.contract import CheckResult, CheckResults, run_checks, select_checks
 
 # The checks before a study runs: those of mistakes that a table of results does not show.
 QUICK = ("shapes", "causality by value", "full visibility", "padding", "batch independence", "memory", "masked memory")
@@ -125,7 +125,7 @@ def check_study(
     *,
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
-) -> Iterator[tuple[StudyTarget, list[CheckResult]]]:
+) -> Iterator[tuple[StudyTarget, CheckResults]]:
     """Check each target at small sizes, with its heads and width, and at the shapes of the study.
 
     Args:

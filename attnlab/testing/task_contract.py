@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.registry import TASKS
 from attnlab.tasks import Task
-from attnlab.testing.contract import CheckResult, run_checks, select_checks, validate_options
+from attnlab.testing.contract import CheckResult, CheckResults, run_checks, select_checks, validate_options
 from attnlab.testing.task_checks import TASK_CHECKS, TaskTarget
 
 
@@ -19,7 +19,7 @@ def check_task(
     only: Collection[str] | None = None,
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
-) -> list[CheckResult]:
+) -> CheckResults:
     """Check a task against the contract of ``attnlab.tasks.Task``. Its data are fetched and prepared.
 
     Args:

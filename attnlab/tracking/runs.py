@@ -42,6 +42,21 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 
+class NoRunsError(UserError):
+    """The error of a study that has no runs to show."""
+
+    def __init__(self, study: str) -> None:
+        super().__init__(f"the study {study!r} has no runs yet, or all were withdrawn")
+
+
+def study_name(study: str | Path) -> str:
+    """Return the name of a study, given its name or its YAML file."""
+    path = Path(study)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        study = read(path, what="a study")[0].get("study", "")
+    return str(study)
+
+
 def find_experiment(client: MlflowClient, study: str) -> Experiment:
     """Return the MLflow experiment of a study.
 
@@ -52,7 +67,8 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     if experiment is None or not is_study(experiment):
         known = [existing.name for existing in search_studies(client)]
         foreign = ": the MLflow experiment of this name is not attnlab's" if experiment else ""
-        hint = foreign or _study_file_hint(Path(study)) or nearest(study, known)
+        of_file = f": expected a study's name, got a file; the study in {study} is {study_name(study)!r}"
+        hint = foreign or (of_file if study_name(study) != study else "") or nearest(study, known)
         raise UserError(f"no study {study!r}{hint}; known studies: {', '.join(known) or 'none'}")
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there")
@@ -111,19 +127,10 @@ def _utc(milliseconds: int | None) -> datetime | None:
     )
 
 
-def _study_file_hint(path: Path) -> str:
-    """Return a hint with the study's name if ``path`` is a study file, else ``""``."""
-    if path.suffix not in (".yaml", ".yml"):
-        return ""
-    try:
-        name = read(path, what="a study")[0].get("study")
-    except UserError:
-        return ""
-    return f": expected a study's name, got a file; the study in {path} is {name!r}"
-
-
 @describe_in("COST METRICS")
-def load_runs(study: str, root: str | Path | None = None, *, every: bool = False) -> pandas.DataFrame:
+def load_runs(
+    study: str | Path, root: str | Path | None = None, *, every: bool = False, config: bool = True
+) -> pandas.DataFrame:
     """Return the runs of a study as a table, one row per run, in the order in which they started.
 
     Columns are text unless stated otherwise; missing values are NaN, None or "":
@@ -174,7 +181,10 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
     ============================  ===================================================================================
 
     Args:
+        study: the study's name, or its YAML file.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
         every: include runs that the study's latest plan no longer contains (the YAML or a ``--set`` was changed).
+        config: include the columns of the configuration. Without them, the axes of the grid remain.
 
     Raises:
         UserError: the study does not exist, or the runs folder has no runs.
@@ -183,8 +193,8 @@ def load_runs(study: str, root: str | Path | None = None, *, every: bool = False
 
     folder = runs_folder(root)
     client = connect(folder)
-    records = search_runs(client, find_experiment(client, study).experiment_id)
-    rows = [row_of(record, folder) for record in records if every or is_current(record)]
+    records = search_runs(client, find_experiment(client, study_name(study)).experiment_id)
+    rows = [row_of(record, folder, with_config=config) for record in records if every or is_current(record)]
     return pandas.DataFrame(rows)
 
 
@@ -193,7 +203,7 @@ def is_current(record: Record) -> bool:
     return record.data.tags.get("attnlab.current") != "no"
 
 
-def row_of(record: Record, root: Path) -> dict[str, Any]:
+def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str, Any]:
     """Return the row of a record in the table of ``load_runs``."""
     tags, info = record.data.tags, record.info
     tag = {key.removeprefix("attnlab."): value for key, value in tags.items() if key.startswith("attnlab.")}
@@ -209,7 +219,7 @@ def row_of(record: Record, root: Path) -> dict[str, Any]:
     row |= {"params": json.loads(tag.get("params", "{}"))}
     config = json.loads(tag["config"])
     axes = {axis: label for axis, label in json.loads(tag["axes"]).items() if axis not in row}
-    row |= {**flatten_config(config), **axes}
+    row |= {**(flatten_config(config) if with_config else {}), **axes}
     row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
     # A program may print a metric with the name of an axis, which stays.
     row |= {name: value for name, value in final_metrics(record).items() if name not in row}

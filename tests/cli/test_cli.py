@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli import _printing, main, run
+from attnlab._util.text_table import format_table
+from attnlab.cli import main, run
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli._printing import format_duration
 from attnlab.errors import UserError
@@ -255,14 +256,14 @@ def test_the_recorded_command_is_the_one_that_ran(monkeypatch: pytest.MonkeyPatc
 
 def test_tables_align_and_keep_every_column() -> None:
     lines = [["dense learned", "2.3120 ± 0.0326", "worse"], ["no_wo", "+0.1", ""]]
-    text = _printing.format_table(["cell", "value", "verdict"], lines)
+    text = format_table(["cell", "value", "verdict"], lines)
     assert text.splitlines() == [
         "cell                     value  verdict",
         "-------------  ---------------  -------",
         "dense learned  2.3120 ± 0.0326  worse",
         "no_wo                     +0.1",
     ]
-    narrow = _printing.format_table(["cell", "value", "verdict"], lines, width=32)
+    narrow = format_table(["cell", "value", "verdict"], lines, width=32)
     assert max(len(line) for line in narrow.splitlines()) <= 32
     assert narrow.count("dense learned") == 2 and "worse" in narrow
 

@@ -20,6 +20,7 @@ from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning import memory_fit
 from attnlab.planning.plan import Plan, plan
+from attnlab.report.result import compare_result
 from attnlab.study.execution.bars import Bar, Bars, fitting, shorten
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
@@ -165,7 +166,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def printed(result: StudyResult, width: int | None) -> str:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
         monkeypatch.setenv("COLUMNS", str(width or 10))
-        print_results(result)
+        print_results(result, compare_result(result))
         return capsys.readouterr().out
 
     return printed

@@ -93,7 +93,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], afte
         (["plan", "tiny.yaml"], "attnlab.planning.plan.plan"),
         (["run", "tiny.yaml"], "attnlab.study.run.run"),
         (["check", "dense"], "attnlab.testing.check"),
-        (["report", "mine"], "attnlab.report.write.report"),
+        (["report", "mine"], "attnlab.report.write.write_report"),
         (["bench", "dense"], "attnlab.testing.benchmark.suite.bench"),
     ],
 )

@@ -11,8 +11,9 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front
+from attnlab.report.result import compare_result
 from attnlab.report.verdicts import notes
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Reason, VerdictKind
 from attnlab.study.run import Row, StudyResult, run
@@ -71,7 +72,7 @@ def test_cells_with_different_tests_are_not_compared(axis: str, tmp_path: Path) 
 def test_no_output_compares_cells_with_different_tests(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = _study(tmp_path, "task", OTHER_TESTS["task"], variants=["dense"])
     result = run(source, root=root, display=QUIET, train="tests.support.study_fakes:settling")
-    print_results(result)
+    print_results(result, compare_result(result))
     folder = report("small", root, tmp_path / "page")
     for text in [capsys.readouterr().out, *((folder / name).read_text() for name in ("README.md", "index.html", "cells.csv"))]:
         assert "not the same test" in text and "other data" in text

@@ -10,7 +10,7 @@ from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.index import merge_notes
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker

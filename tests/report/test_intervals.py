@@ -13,6 +13,7 @@ from attnlab.report.export import cells_frame
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
 from attnlab.report.plots import svg
 from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.result import compare_result
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
@@ -144,7 +145,7 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
         for cell, values in zip(made.cells, VALUES.values(), strict=True)
         for seed, value in enumerate(values)
     ]
-    print_results(StudyResult(made, rows))
+    print_results(result := StudyResult(made, rows), compare_result(result))
     text = capsys.readouterr().out
     cells = summarize_cells(StudyResult(made, rows).records(), StudyResult(made, rows).comparison())
     page = verdict_table(cells, SPEC)

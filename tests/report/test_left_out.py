@@ -15,11 +15,12 @@ import yaml
 
 from attnlab import load_runs
 from attnlab.cli import main
-from attnlab.cli._results import load_selection, print_results
+from attnlab.cli._results import print_results
 from attnlab.report.methods import StudyInfo, load_study_info
 from attnlab.report.reproduction import needed_calls, reproduction
+from attnlab.report.result import judge
 from attnlab.report.selection import describe_selection, described_verdicts
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.corrections import alternatives, correct_cells
 from attnlab.stats.selection import Selection
@@ -65,7 +66,7 @@ def test_seeds_that_a_later_plan_leaves_out_are_named(
         ("no_wo learned", 1, "seed"),
     }
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    print_results(result, selection=load_selection(result))
+    print_results(result, judge(result))
     for text in (capsys.readouterr().out, _readme(root, tmp_path), (tmp_path / "page" / "index.html").read_text()):
         assert "2 finished runs left out" in text and "no_wo learned (seed 1)" in text
         assert "change no verdict" in text and "p-values are too small" in text

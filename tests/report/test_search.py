@@ -15,6 +15,7 @@ from attnlab.config.search import SearchConfig
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report
 from attnlab.report.methods import load_study_info
+from attnlab.report.result import compare_result
 from attnlab.stats import search as stats_search
 from attnlab.study.execution.rows import Row
 from attnlab.study.run import StudyResult
@@ -196,7 +197,7 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
     chosen = {"train.lr": 1e-2, "train.batch_size": 4}
     rows += [row(made.search_run(dense, 1, chosen), "completed", valid_bits_per_byte=3.25)]
     rows += [row(made.confirm_run(dense, s, PARAMS), "completed", bits_per_byte=3.0 + s / 1e3) for s in (100, 101)]
-    print_results(StudyResult(made, rows))
+    print_results(result := StudyResult(made, rows), compare_result(result))
     out = capsys.readouterr().out
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "3.1005" in lines["dense"] and "3.25" not in lines["dense"]

@@ -7,8 +7,9 @@ import pytest
 
 from attnlab.cli._results import print_results
 from attnlab.report.methods import load_study_info
+from attnlab.report.result import compare_result
 from attnlab.report.wording import format_value
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.tracking.runs import load_runs
 from tests.study.test_sweep import LOW, MIDDLE, go
@@ -29,7 +30,7 @@ def test_the_terminal_the_page_and_load_runs_have_the_same_optima(
     folder = report("small", root=root, out=tmp_path / "report")
     with (folder / "cells.csv").open() as file:
         exported = {row["cell"]: row for row in csv.DictReader(file)}
-    print_results(result)
+    print_results(result, compare_result(result))
     printed = " ".join(capsys.readouterr().out.split())
     page = (folder / "README.md").read_text()
     assert "bits_per_byte at the optimum" in page and "at the optimum of the curve fitted over train.lr" in printed

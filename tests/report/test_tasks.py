@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from attnlab._util.run_state import RunState
-from attnlab.cli._results import print_results
+from attnlab.cli._results import print_results, print_verdict
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.methods import load_study_info
 from attnlab.report.rerender import rerender
-from attnlab.report.write import report
+from attnlab.report.result import compare_result, verdicts
+from attnlab.report.write import write_report as report
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.study.execution.rows import row_of_record
@@ -129,13 +130,21 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
     result = StudyResult(study, [row_of_record(record, root=root) for record in records])
     assert replace(result.comparison(), looks=None) == replace(spec, looks=None)
     capsys.readouterr()
-    print_results(result)
+    compared = compare_result(result)
+    print_results(result, compared)
+    print_verdict(compared)
     printed = capsys.readouterr().out
     assert (
         printed.index("both, text: bits_per_byte") < printed.index("both, reviews: accuracy") < printed.index("no_wo against")
     )
     no_wo = cells["no_wo text"].difference
     assert no_wo is not None and f"+{no_wo.interval.mean:.4f}" in printed
+    answers = [line.partition(":")[2].split(":")[0].strip() for line in printed.splitlines() if line.startswith("verdict: ")]
+    assert answers[:2] == ["text", "reviews"] and len(answers) > 2
+    # Python
+    frame = verdicts("both", root).set_index("cell")
+    assert list(frame["task"]) == ["text"] * 3 + ["reviews"] * 3 and set(frame.index) == set(cells)
+    assert frame.loc["no_wo text", "difference"] == no_wo.interval.mean
 
 
 def test_the_pages_of_a_study_of_two_tasks(made: tuple[Plan, Path], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from attnlab.report.items import item_notes
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.items import UncertaintyParts, split_uncertainty
 from attnlab.study.run import run
 from tests.report.test_summary import ONE, study

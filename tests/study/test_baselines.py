@@ -14,6 +14,7 @@ from attnlab.report.export import cells_frame
 from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.methods import load_study_info
 from attnlab.report.page import overview
+from attnlab.report.result import compare_result
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.stats.compare import ComparisonSpec, comparisons, summarize_cells
@@ -104,7 +105,7 @@ def test_several_baselines_from_the_file_to_the_record(tmp_path: Path, capsys: p
     result = go(tmp_path, grid=grid, baseline=[{"variant": "dense"}, {"variant": "no_wo"}])
     spec = load_study_info(load_runs("small", tmp_path), root=tmp_path).spec
     assert spec.baselines == ({"variant": "dense"}, {"variant": "no_wo"}) == result.comparison().baselines
-    print_results(result)
+    print_results(result, compare_result(result))
     out = capsys.readouterr().out
     assert "against dense learned" in out and "against no_wo learned" in out
     again = read_study(result.plan.study.model_dump(mode="json", exclude_defaults=True))

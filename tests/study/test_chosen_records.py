@@ -12,7 +12,7 @@ from attnlab.cli.main import main
 from attnlab.report.methods import load_study_info
 from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.summary import summarize
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.corrections import alternatives, correct_cells
 from attnlab.stats.selection import Selection

@@ -16,7 +16,7 @@ import pytest
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
 from attnlab.report.stored import load
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.code_changes import code_change_notes
 from attnlab.study.execution.command import run_command

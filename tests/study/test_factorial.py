@@ -6,7 +6,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.factorial import estimate_effects
 from attnlab.study.adaptive import run_until_conclusive

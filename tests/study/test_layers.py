@@ -9,7 +9,7 @@ import torch
 import attnlab
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.study import run
 from attnlab.trained.attention_maps import record_attention_maps
 

@@ -10,6 +10,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.report.methods import load_study_info
 from attnlab.report.page import make_page
+from attnlab.report.result import compare_result
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.verdict import VerdictKind
@@ -31,7 +32,7 @@ TABLE = {
 def test_terminal_page_and_loaded_runs_agree(root: Path, moderate: bool, capsys: pytest.CaptureFixture[str]) -> None:
     config = {**study(), **TABLE, "moderate": moderate}
     result = run(config, root=root, display=QUIET, train="tests.support.study_fakes:settling")
-    print_results(result)
+    print_results(result, compare_result(result))
     text = " ".join(capsys.readouterr().out.split())
     runs = load_runs("small", root)
     info = load_study_info(runs, root=root)

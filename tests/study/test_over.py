@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from attnlab.cli._results import load_selection, print_results
+from attnlab.cli._results import print_results
 from attnlab.report.methods import load_study_info
 from attnlab.report.paper.write import write_papers
-from attnlab.report.write import report
+from attnlab.report.result import compare_result, judge
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import TrendKind, summarize_trends
 from attnlab.study.run import StudyResult
@@ -49,7 +50,7 @@ def test_terminal_page_and_runs_have_the_same_trend(
     assert spec.over == "train.steps" == result.comparison().over
     (trend,) = summarize_trends(summarize_cells(runs.to_dict("records"), spec), spec)  # type: ignore[arg-type]
     assert trend.kind is TrendKind.SHRINKS and trend.slope is not None
-    print_results(result)
+    print_results(result, compare_result(result))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
     text = (report("small", folder, tmp_path) / "README.md").read_text()
     row = next(row for row in text.partition("## Trend over steps")[2].splitlines() if row.startswith("| no_wo"))
@@ -78,7 +79,7 @@ def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
     root = Path(shutil.copytree(levelled[0], tmp_path / "runs"))
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     result = go(root, fate="shrinking", **{**STUDY, "seeds": [0, 1]})
-    print_results(result, selection=load_selection(result))
+    print_results(result, judge(result))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
     folder = report("small", root, tmp_path / "page")
     write_papers(folder)

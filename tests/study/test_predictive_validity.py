@@ -6,7 +6,8 @@ import pytest
 
 from attnlab.cli._results import print_results
 from attnlab.report.proxy_validity import main
-from attnlab.report.write import report
+from attnlab.report.result import compare_result
+from attnlab.report.write import write_report as report
 from attnlab.tasks.proxy_validity import load_records
 from tests.study.test_study import go
 
@@ -22,7 +23,7 @@ def test_terminal_page_and_record_count_the_same(root: Path, tmp_path: Path, cap
         reference_scores=False,
     )
     assert result.ok
-    print_results(result)
+    print_results(result, compare_result(result))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("predictive validity: ")]
     folder = report("small", root, tmp_path / "report")
     rows = (folder / "README.md").read_text().partition("## Predictive validity")[2].splitlines()

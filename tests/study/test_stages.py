@@ -13,7 +13,8 @@ from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import plan
 from attnlab.report.methods import load_study_info
-from attnlab.report.write import report
+from attnlab.report.result import compare_result
+from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import table
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
@@ -276,7 +277,7 @@ def test_the_terminal_and_the_page_show_stages_and_whole_chains(
     compared: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, result = compared
-    print_results(result)
+    print_results(result, compare_result(result))
     printed = capsys.readouterr().out
     assert "chain s" in printed and "builds on" in printed and "pretrain: dense" not in printed
     folder = report("chain", root, tmp_path / "report")
@@ -289,7 +290,7 @@ def test_the_terminal_and_the_page_show_stages_and_whole_chains(
 def test_a_study_without_stages_shows_no_costs_of_chains(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = go(root, "with_costs", base={**BASE, "init": None}, stages={}, seeds=[0])
     assert all("chain_seconds" not in cell.costs for cell in table(result))
-    print_results(result)
+    print_results(result, compare_result(result))
     assert "chain" not in capsys.readouterr().out.replace("chain:", "")
 
 

@@ -589,19 +589,12 @@ def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: 
     assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in output.getvalue()
 
 
-def test_a_notebook_shows_a_plan_and_its_result_in_a_line_a_cell(root: Path) -> None:
-    grid = {"variant": ["dense", "gru"], "position": ["rotary"]}
-    made = plan(study(grid=grid, seeds=[0]))
-    parameters = made.cells[0].parameters
+def test_a_notebook_shows_a_plan_in_a_line_a_cell() -> None:
+    made = plan(study(grid={"variant": ["dense", "gru"], "position": ["rotary"]}, seeds=[0]))
     first, *cells = repr(made).splitlines()
     assert first == "plan of small: 2 cells, 1 run, bits_per_byte (min)"
-    assert cells[0] == f"  dense rotary: {parameters:,} parameters"
+    assert cells[0] == f"  dense rotary: {made.cells[0].parameters:,} parameters"
     assert cells[1].startswith("  gru rotary: refused: gru: does not support")
-    first, *rows = repr(
-        run(made, root=root, display=QUIET, train="tests.support.study_fakes:good", reference_scores=False)
-    ).splitlines()
-    assert first == "result of small" and rows[0].startswith("  dense rotary s0: completed, bits_per_byte ")
-    assert rows[1] == "  gru rotary: refused" and len(rows) == 2
 
 
 def test_secrets_that_other_programs_write_are_not_kept(root: Path) -> None:

@@ -18,7 +18,7 @@ from attnlab.nn.attention import BACKENDS
 from attnlab.planning.plan import plan
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.testing import CheckResult, check
+from attnlab.testing import CheckResult, check, check_variant
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import STATUSES
 from attnlab.variants import ROLES, AttentionConfig, Projections, Variant, merge_heads
@@ -146,7 +146,7 @@ def test_flops_of_xformers_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_invalid_arguments_raise_a_user_error(arguments: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check(**arguments)
+        check_variant(**arguments)
 
 
 def test_results_are_reported_as_they_come() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.testing.contract import check
+from attnlab.testing.contract import check_variant as check
 from tests.mutants.museum import MUSEUM, Exhibit
 from tests.support.paths import ROOT
 

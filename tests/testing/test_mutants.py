@@ -7,7 +7,8 @@ import pytest
 from attnlab.models.backbone import Backbone
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.checks.sizes import DRAWS, LENGTH, MEMORY, PADDING, PREFIX, draw_heads, draw_sizes
-from attnlab.testing.contract import CheckResult, check
+from attnlab.testing.contract import CheckResult
+from attnlab.testing.contract import check_variant as check
 from attnlab.variants import Variant
 from tests.mutants import MUTANTS, Mutant
 from tests.mutants.base import ByHand, Causal, Hooked, Plain

@@ -15,7 +15,7 @@ from requests import PreparedRequest, Response
 from sqlalchemy import Engine, event
 
 from attnlab import load_curves, load_runs
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.tracking import client as client_module
 from attnlab.tracking import curves as curves_module
 from attnlab.tracking.client import connect, search_runs, tracking_uri

@@ -11,7 +11,7 @@ import pytest
 from attnlab import load_runs
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.study.run import run
 from attnlab.tracking import relocation
 from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_maps

@@ -11,7 +11,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.page import make_page
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Verdict
 from attnlab.study.run import run

@@ -13,7 +13,7 @@ from attnlab import load_curves, load_runs
 from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.tracking import client as client_module
 from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.client import connect

@@ -13,7 +13,7 @@ from PIL import Image
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
 from attnlab.report.plots import attention_maps
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.study import run
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs

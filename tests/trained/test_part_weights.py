@@ -14,7 +14,7 @@ from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.stored import _map_from_json, _map_to_json
-from attnlab.report.write import report
+from attnlab.report.write import write_report as report
 from attnlab.study.run import run
 from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_maps
 from attnlab.tracking.runs import load_runs

@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.config.run import RunConfig
 from attnlab.planning.plan import plan
-from attnlab.testing.contract import check
+from attnlab.testing.contract import check_variant as check
 from attnlab.training.train import train
 from attnlab.training.weights import load
 from tests.support.small_runs import recorded, tiny

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.testing.contract import check
+from attnlab.testing.contract import check_variant as check
 from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.fixed_sparse import FixedSparse
 from tests.oracles import child

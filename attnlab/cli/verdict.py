@@ -1,0 +1,25 @@
+"""`attnlab verdict`: print the conclusion of a study."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from attnlab.cli._arguments import Parser
+
+HELP = "print the conclusion of a study, as attnlab run does at its end"
+DESCRIPTION = (
+    "Print the conclusion of a study from its finished runs: the sentences at the top of its report. Like a report, this is a "
+    "look at the study, which later verdicts are corrected for."
+)
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="a study's name, or its YAML file")
+
+
+def main(arguments: Namespace) -> int:
+    from attnlab.cli._results import print_verdict
+    from attnlab.report.result import load_compared
+
+    print_verdict(load_compared(arguments.study))
+    return 0

@@ -1,0 +1,96 @@
+"""The conclusion of a study in sentences and as a data frame, the same for its page, the terminal and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnlab.report.answer import answer_of
+from attnlab.report.factorial import summarize_effects
+from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
+from attnlab.report.summary import Strong, Summary, summarize
+from attnlab.report.trend import with_trends
+from attnlab.report.verdicts import decisive_p_value
+from attnlab.report.wording import describe_verdict
+from attnlab.stats.cells import CellSummary, comparisons, split_tasks
+from attnlab.stats.compared import Compared
+from attnlab.stats.contrasts import StudyTable
+from attnlab.stats.simultaneous import simultaneous_interval
+
+if TYPE_CHECKING:
+    import pandas
+
+NUMBERS = ("value", "difference", "low", "high", "simultaneous_low", "simultaneous_high", "p")
+COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
+
+
+def conclude(compared: Compared, changes: Sequence[str] | None = None) -> Summary:
+    """Return the conclusion of a study, or of one of its tasks: the result, and the choice of the records behind it.
+
+    Args:
+        compared: The compared cells of the study or the task.
+        changes: The changes of its comparison, which a stored report has without the questions; default those of its selection.
+    """
+    cells, spec, effects = compared.cells, compared.spec, compared.effects(compared.spec)
+    is_part = compared.selection.is_partial
+    if effects is None:
+        summary = with_trends(summarize(cells, spec, is_part=is_part), compared.trends, spec)
+    else:
+        summary = summarize_effects(effects, spec, is_part=is_part)
+    chosen = describe_choice(compared, changes)
+    return replace(summary, records=[Strong(chosen)] if chosen else [])
+
+
+def describe_choice(compared: Compared, changes: Sequence[str] | None = None) -> str:
+    """Describe the choice of the records behind a table, as `describe_selection` does; `changes` as for `conclude`."""
+    spec, selection = compared.spec, compared.selection
+    corrected = described_verdicts(compared.cells, compared.trends, None)
+    for part in spec.parts:
+        corrected += described_verdicts([], [], compared.effects(part))
+    changes = describe_changes_of(selection, spec.study) if changes is None else changes
+    return describe_selection(selection, compared.cells, spec, corrected=corrected, changes=changes)
+
+
+def conclusions(compared: Compared) -> list[str]:
+    """Return the conclusion of a study as text; of a study of several tasks one for each, and the answer over all of them."""
+    parts = [compared.for_task(part) for part in compared.spec.parts]
+    texts = [conclude(part).text for part in parts]
+    if len(parts) == 1:
+        return texts
+    tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]
+    without = [
+        {other.choice: StudyTable(part.spec.task, other.spec or part.spec, other.cells, other.trends) for other in part.others}
+        for part in parts
+    ]
+    answer = answer_of(tables, without, of_tasks=True)
+    pooled = ["".join(paragraph) for paragraph in answer.paragraphs] if answer else []
+    return [*(f"{table.name}: {text}" for table, text in zip(tables, texts, strict=True)), *pooled]
+
+
+def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:
+    """Return the verdicts of a study, one row for each cell and baseline, in full precision; without a result, no rows."""
+    import pandas
+
+    cells = compared.cells if compared else ()
+    parts = split_tasks(cells, compared.spec) if compared else []
+    several = ("task",) if len(parts) > 1 else ()
+    rows = [
+        [*([part.task] if several else []), *_verdict_record(cell)]
+        for part, of_task in parts
+        if any(cell.has_result for cell in cells)
+        for cell in comparisons(of_task)
+    ]
+    frame = pandas.DataFrame(rows, columns=[*several, *COLUMNS])
+    return frame.astype({**dict.fromkeys(NUMBERS, float), "seeds": int})
+
+
+def _verdict_record(cell: CellSummary) -> list[Any]:
+    difference, value = cell.difference, cell.estimate or cell.value
+    interval = difference.interval if difference else None
+    outer = simultaneous_interval(difference) if difference else None
+    numbers = [value and value.mean, interval and interval.mean]
+    numbers += [end for pair in (interval, outer) for end in ((pair.low, pair.high) if pair else (None, None))]
+    verdict = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
+    seeds = interval.n if interval else cell.seeds
+    return [cell.name, cell.baseline, *numbers, decisive_p_value(difference), verdict, seeds]

@@ -1,0 +1,187 @@
+"""The verdicts of a study in Python: of the result of a run, and of records."""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, cast
+
+from attnlab._util.html import html_table
+from attnlab._util.run_state import RunState
+from attnlab._util.text_table import format_table
+from attnlab.errors import UserError
+from attnlab.report.conclusion import conclusions, verdicts_frame
+from attnlab.report.methods import compare_info, load_judged
+from attnlab.report.wording import format_metric
+from attnlab.stats.compare import summarize_cells
+from attnlab.stats.compared import Compared, compare_cells
+from attnlab.stats.look_history import LookHistory
+from attnlab.stats.search import exclude_trials
+from attnlab.stats.selection import Selection
+from attnlab.study import run as running
+from attnlab.study.looks import record_look
+from attnlab.study.selection import load_selection
+from attnlab.tracking.client import runs_folder, snapshot
+from attnlab.tracking.runs import NoRunsError, study_name
+
+if TYPE_CHECKING:
+    import pandas
+
+logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+WIDTH = 80  # of the text of a result
+SHOWN = ("task", "cell", "baseline", "value", "difference", "low", "high", "p", "seeds", "verdict")  # columns that are shown
+
+
+@dataclass(frozen=True, repr=False)
+class Result(running.StudyResult):
+    """The result of a study.
+
+    Attributes:
+        rows: one for each run, those of the stages first, and one for each refused cell, in the plan's order.
+        reference_scores: scores of trivial methods on the test split, where the study requests them.
+        others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
+        root: the folder of runs.
+    """
+
+    root: str | Path | None = None
+
+    @cached_property
+    def compared(self) -> Compared:
+        """The compared cells. The first use is a look at the study, which is recorded."""
+        return judge(self, root=self.root)
+
+    @property
+    def verdicts(self) -> pandas.DataFrame:
+        """The verdicts, as ``attnlab.verdicts`` returns them. The first use is a look at the study, which is recorded."""
+        return verdicts_frame(self.compared)
+
+    def __repr__(self) -> str:
+        """Return the conclusion, the verdicts and the runs without a result, as text."""
+        texts = [textwrap.fill(text, WIDTH) for text in conclusions(self.compared)]
+        headings, rows = _format(self.verdicts.drop(columns="p"))  # which leaves the others room in 80 columns
+        table = format_table(headings, rows, width=WIDTH, wrap=("cell", "verdict")) if rows else ""
+        lines = [f"{name}: {text}" for name, text in self._further]
+        return "\n".join([self._heading, *texts, *([table] if table else []), *lines])
+
+    def _repr_html_(self) -> str:
+        """Return the same for display in a notebook."""
+        texts = "".join(f"<p>{escape(text)}</p>" for text in conclusions(self.compared))
+        table = html_table(*_format(self.verdicts), caption=self._heading)
+        return f"{table}{texts}{html_table(['', ''], self._further) if self._further else ''}"
+
+    @property
+    def _heading(self) -> str:
+        states = Counter(row.state for row in self.rows)
+        return f"{self.plan.study.study}: {', '.join(f'{n} {state}' for state, n in states.items())}"
+
+    @property
+    def _further(self) -> list[list[str]]:
+        """The runs that did not complete, and the reference scores, each with a text."""
+        rows = [[row.name, f"{row.state}: {row.reason}"] for row in self.rows if row.state != RunState.COMPLETED]
+        scores = [(score, f"{score.metric} {format_metric(score.value)}") for score in self.reference_scores]
+        return [*rows, *([f"reference: {score.name} of {score.task}", text] for score, text in scores)]
+
+
+def _format(frame: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of a frame of verdicts as text, without the name of the only baseline."""
+    one_baseline = len(set(frame["baseline"]) - {""}) == 1
+    names = [name for name in SHOWN if name in frame and (name != "baseline" or not one_baseline)]
+    values = frame[names].to_numpy().tolist()
+    rows = [["" if v != v else format_metric(v) if isinstance(v, float) else str(v) for v in row] for row in values]
+    return names, rows
+
+
+def judge(result: running.StudyResult, *, history: LookHistory | None = None, root: str | Path | None = None) -> Compared:
+    """Record the look at the verdicts of a result, unless ``history`` has it, and return the cells, corrected for all looks.
+
+    If the store cannot be read, a warning states so.
+    """
+    spec, records = result.comparison(), result.records()
+    with snapshot():
+        history = history or record_look(spec, summarize_cells(exclude_trials(records), spec), root)
+        try:
+            selection = load_selection(history.apply(spec), records, root)
+        except UserError as error:
+            logger.warning("the runs that the table leaves out are not known: %s", error)
+            selection = None
+    return compare_result(result, history=history, selection=selection)
+
+
+def compare_result(
+    result: running.StudyResult, *, history: LookHistory | None = None, selection: Selection | None = None
+) -> Compared:
+    """Return the compared cells of a result; ``history`` has the looks that they are corrected for."""
+    plan = result.plan
+    order = [cell.name for cell in (*plan.cells, *plan.unselected)]
+    spec, search = result.comparison(history=history), plan.study.search
+    return compare_cells(result.records(), spec, order=order, search=search, selection=selection)
+
+
+def load_compared(study: str | Path, root: str | Path | None = None) -> Compared:
+    """Return the compared cells of a study as it is recorded. This is a look at the study, which is recorded.
+
+    Raises:
+        UserError: as ``verdicts``.
+        NoRunsError: the study has no runs.
+    """
+    with snapshot():
+        return compare_info(*load_judged(study_name(study), root))
+
+
+def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFrame:
+    """Return the verdicts of a study from its records, one row for each cell and each baseline that it is compared with.
+
+    They are those of the table of ``attnlab run`` and of the report, in full precision. Like these, they are a look at the
+    study, which is recorded: later verdicts are corrected for it. Missing numbers are NaN. Columns:
+
+    ============================  ===================================================================================
+    ``task``                      in a study of several tasks: the task
+    ``cell``, ``baseline``        the names of the cell and of its baseline, "" for a cell that is not compared
+    ``value``                     of the cell, over its seeds: the mean of the metric, its median or its solve rate; in a
+                                  study with a sweep at the fitted optimum
+    ``difference``                from the baseline, over shared seeds, in the metric's unit (exact tests: in the unit of
+                                  their estimate)
+    ``low``, ``high``             the 95 % interval of the difference
+    ``simultaneous_low``,         the interval that holds together with those of all other comparisons
+    ``simultaneous_high``
+    ``p``                         the p-value that the verdict rests on, after Holm's correction: of the test for a
+                                  difference, or for equivalent cells of the equivalence test
+    ``verdict``                   ``better``, ``worse``, ``equivalent within the margin``, ``identical in all ... seeds``,
+                                  ``inconclusive`` or ``baseline``, with conditions and reasons as in the report; the state
+                                  of a cell without a result
+    ``seeds``                     number of seeds of the difference; of a cell that is not compared, its own
+    ============================  ===================================================================================
+
+    Args:
+        study: the study's name, or its YAML file.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Returns:
+        The verdicts; a frame with these columns and no rows if the study has no finished run.
+
+    Raises:
+        UserError: the study does not exist, or the runs folder has no runs.
+    """
+    try:
+        return verdicts_frame(load_compared(study, root))
+    except NoRunsError:
+        return verdicts_frame(None)
+
+
+def _with_verdicts(train: Callable[P, running.StudyResult]) -> Callable[P, Result]:
+    @wraps(train)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+        root = runs_folder(cast(str | Path | None, kwargs.get("root")))
+        return Result(**vars(train(*args, **kwargs)), root=root)
+
+    return run
+
+
+run = _with_verdicts(running.run)

@@ -1,0 +1,87 @@
+"""The compared cells of a study: one table, which the terminal, the page and Python show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.compare import cell_of, summarize_cells
+from attnlab.stats.corrections import Alternative, alternatives, correct_cells, correct_effects, correct_trends
+from attnlab.stats.factorial import FactorialResult, estimate_effects
+from attnlab.stats.search import RunRecord, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.selection import Selection
+from attnlab.stats.trend import Trend, summarize_trends
+
+if TYPE_CHECKING:
+    from attnlab.config.search import SearchConfig
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The compared cells of a study, in the order of its grid.
+
+    Attributes:
+        spec: The comparison that the study makes, with the looks that its verdicts are corrected for.
+        cells: Summaries of the cells. In a searched study they are those of the confirmed runs.
+        trends: The trends of their differences over levels.
+        others: The study without each choice of its records.
+        records: Its runs in this order, by seed, with the trials of a search.
+        searches: Name of a task ("" in a study of one) -> the searches of its cells.
+        selection: The choice of the records.
+    """
+
+    spec: ComparisonSpec
+    cells: Sequence[CellSummary]
+    trends: Sequence[Trend]
+    others: Sequence[Alternative]
+    records: Sequence[RunRecord]
+    searches: Mapping[str, Sequence[SearchSummary]]
+    selection: Selection
+
+    def for_task(self, part: ComparisonSpec) -> Compared:
+        """Return the comparison for the task that a specification is about."""
+        cells = [cell for cell in self.cells if part.includes(cell.axes)]
+        trends = [trend for trend in self.trends if part.includes(trend.comparisons[0].axes)]
+        others = [other.for_task(part) for other in self.others]
+        return replace(self, spec=part, cells=cells, trends=trends, others=others)
+
+    def effects(self, part: ComparisonSpec) -> FactorialResult | None:
+        """Return the effects of a factorial design in the task that a specification is about; None without factors."""
+        of_task = self.for_task(part)
+        return correct_effects(estimate_effects(of_task.cells, part), of_task.others, self.selection)
+
+
+def compare_cells(
+    records: Iterable[RunRecord],
+    spec: ComparisonSpec,
+    *,
+    order: Sequence[str],
+    search: SearchConfig | None = None,
+    selection: Selection | None = None,
+) -> Compared:
+    """Summarize and compare the cells of a study.
+
+    Args:
+        records: Its runs, trials of a search included, as `summarize_cells` takes them.
+        spec: The comparison that the study makes.
+        order: Names of the cells, in the grid's order; others come last.
+        search: Its search, if it has one.
+        selection: The choice of its records.
+    """
+    selection = selection or Selection()
+    position = {name: i for i, name in enumerate(order)}
+    runs = sorted(records, key=lambda run: (position.get(cell_of(run, spec), len(position)), run["seed"]))
+    searches = {
+        part.task: summarize_searches([run for run in runs if part.includes(run)], part, search) if search else []
+        for part in spec.parts
+    }
+    completed = exclude_trials(runs)
+    every = [summary for of_task in searches.values() for summary in of_task]
+    cells = summarize_cells([*completed, *unconfirmed_cells(runs, spec, every)], spec)
+    cells.sort(key=lambda cell: position.get(cell.name, len(position)))
+    others = alternatives(completed, spec, selection)
+    cells = correct_cells(cells, others, selection)
+    trends = correct_trends(summarize_trends(cells, spec), others, selection)
+    return Compared(spec, cells, trends, others, runs, searches, selection)

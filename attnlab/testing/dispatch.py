@@ -1,0 +1,104 @@
+"""Check a class of any kind: a variant, a component, a position scheme, a task or a model."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attnlab.components import Component
+from attnlab.components.functions import function_component
+from attnlab.errors import UserError, nearest
+from attnlab.models.base import Model
+from attnlab.positions import Position
+from attnlab.registry import COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS
+from attnlab.tasks import Task
+from attnlab.testing.adapters import adapt, is_adapted
+from attnlab.testing.contract import CheckResults, check_component, check_variant
+from attnlab.testing.model_contract import check_model
+from attnlab.testing.position_contract import check_position
+from attnlab.testing.task_contract import check_task
+from attnlab.variants import Variant
+
+BASES = {"variant": Variant, "component": Component, "position scheme": Position, "task": Task, "model": Model}
+KINDS = tuple(BASES)
+FUNCTIONS: Mapping[str, Any] = dict(
+    zip(KINDS, (check_variant, check_component, check_position, check_task, check_model), strict=True)
+)
+# Arguments that only some kinds take -> these kinds.
+TAKEN_BY = {
+    "components": KINDS[:1],
+    "seed": KINDS[:1],
+    "position": KINDS[:2],
+    "backend": KINDS[:2],
+    "roles": KINDS[:2],
+    "device": KINDS[:3],
+    "heads": KINDS[:3],
+    "dim": KINDS[:3],
+    "variant": ("component",),
+    "fields": ("model",),
+}
+
+
+def check(target: str | type, **arguments: Any) -> CheckResults:
+    """Check a variant, component, position scheme, task or model against its contract. Prints nothing.
+
+    Args:
+        target: a class; a registered name; a path as in a study (``file.py:Class`` or ``package.module:Class``); a function
+            that is a component; or a layer of another library, such as ``torch:nn.MultiheadAttention``.
+        arguments: those of ``check_variant``, ``check_component``, ``check_position``, ``check_task`` or ``check_model``, for
+            example ``position="rotary"``, ``only=["shapes"]`` or ``report=print``, which prints each result as it comes.
+
+    Returns:
+        The results, which are true if a check passed and none failed.
+
+    Raises:
+        UserError: a name is unknown, the class is of no kind that can be checked, or its kind does not take an argument.
+
+    Examples:
+        >>> import attnlab
+        >>> attnlab.check("no_wo", only=["shapes"])
+        check of NoWo: 1 passed, in ... s
+        >>> bool(attnlab.check("rotary", only=["shapes"]))
+        True
+    """
+    kind, cls = resolve(target, arguments.get("options"))
+    if isinstance(target, str) and is_adapted(target):
+        arguments.pop("options", None)
+    require_taken(kind, arguments)
+    return FUNCTIONS[kind](cls, **arguments)
+
+
+def resolve(target: Any, options: Mapping[str, Any] | None = None) -> tuple[str, Any]:
+    """Return the kind and the class of a target of ``check``.
+
+    Raises:
+        UserError: no class has this name, or it is of another kind.
+    """
+    if isinstance(target, str) and is_adapted(target):  # the options are those of the other library's constructor
+        return "variant", adapt(target, options or {})
+    cls = _find(target) if isinstance(target, str) else target
+    if callable(cls) and not isinstance(cls, type):
+        cls = function_component(cls)
+    for kind, base in BASES.items():
+        if isinstance(cls, type) and issubclass(cls, base):
+            return kind, cls
+    expected = "expected a subclass of attnlab's Variant, Component, Position, Task or Model"
+    raise UserError(f"{expected}, got {getattr(cls, '__qualname__', repr(cls))}", target if isinstance(target, str) else "")
+
+
+def _find(ref: str) -> type:
+    registries = (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS)
+    if ":" in ref or ref.endswith(".py"):
+        return COMPONENTS.get(ref)  # of every kind: a path leads to any class, and to a function of a component
+    for registry in registries:
+        if ref in registry.names():
+            return registry.get(ref)
+    names = [name for registry in registries for name in registry.names()]
+    near = nearest(ref, names, anywhere=True)
+    raise UserError(f"unknown {', '.join(KINDS[:-1])} or {KINDS[-1]} {ref!r}{near}; known: {', '.join(names)}")
+
+
+def require_taken(kind: str, arguments: Mapping[str, Any], *, flags: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Raise ``UserError`` if a kind does not take one of these arguments; ``flags`` has their names on the command line."""
+    for name, kinds in TAKEN_BY.items():
+        if name in arguments and kind not in kinds:
+            raise UserError(f"{flags.get(name, name)} is for a {' or '.join(kinds)}, got a {kind}")
