@@ -19,7 +19,8 @@ verdicts of its result are a data frame. `verdicts` and `load_runs` return the v
 Importing this package is cheap: torch, MLflow, Optuna and pandas are loaded when they are needed.
 
 The public interface is what this package, `attnlab.variants`, `attnlab.components`, `attnlab.positions`, `attnlab.models`,
-`attnlab.tasks`, `attnlab.nn` and `attnlab.testing` export. Everything else is internal and may change without notice.
+`attnlab.tasks`, `attnlab.nn`, `attnlab.report` and `attnlab.testing` export. Everything else is internal and may change
+without notice.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from attnlab._version import __version__
 
 if TYPE_CHECKING:
     from attnlab.registry import (
+        register_analysis,
         register_component,
         register_model,
         register_optimizer,
@@ -55,6 +57,7 @@ __all__ = [
     "load_runs",
     "plan",
     "profile",
+    "register_analysis",
     "register_model",
     "register_optimizer",
     "register_component",
@@ -79,6 +82,7 @@ _LAZY = {
     "load_runs": "attnlab.tracking.runs",
     "load_curves": "attnlab.tracking.runs",
     "load_items": "attnlab.tracking.items",
+    "register_analysis": "attnlab.registry",
     "register_model": "attnlab.registry",
     "register_optimizer": "attnlab.registry",
     "register_component": "attnlab.registry",

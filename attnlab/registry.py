@@ -1,4 +1,4 @@
-"""From names in a study to classes: variants, components, position schemes, tasks, models and optimisers.
+"""From names in a study to classes: variants, components, position schemes, tasks, models, optimisers and analyses.
 
 A class enters a registry in one of three ways: by a decorator in a file that the study imports, by a path in place of a name
 (``../lab/cosine.py:Cosine`` or ``package.module:Cosine``), or by an entry point of an installed package. Built-in classes are
@@ -112,6 +112,25 @@ class Registry:
         other = "" if find_ours(ref, self.names()) else self._other_kind(ref)
         hint = other or self._unregistered(ref) or nearest(ref, self.names(), anywhere=True)
         raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
+
+    def imported(self, ref: str) -> type | None:
+        """Return the class of a reference that comes from a record: no file is imported for it.
+
+        Returns:
+            None if no class has this name. A path stands for a file of the same name that is imported already; None if there is
+            none, or several.
+        """
+        if ":" not in ref:
+            return self.get(ref) if ref in self.names() else None
+        location, _, name = ref.rpartition(":")
+        modules = [sys.modules[location]] if location in sys.modules else []
+        if location.endswith(".py"):
+            files = {
+                key: getattr(module, "__file__", None) for key, module in sys.modules.items() if key.startswith(USER_MODULE)
+            }
+            modules = [sys.modules[key] for key, file in files.items() if file and Path(file).name == Path(location).name]
+        classes = [cls for module in modules if (cls := self._class_of(getattr(module, name, None)))]
+        return classes[0] if len(classes) == 1 else None
 
     def _other_kind(self, name: str) -> str:
         """Return a hint if a class of another kind has the name, in any case."""
@@ -344,6 +363,22 @@ OPTIMIZERS = Registry(
     },
 )
 
+ANALYSES = Registry(
+    "analysis",
+    group="attnlab.analyses",
+    base="attnlab.report.analysis:Analysis",
+    builtin={
+        "trend": "attnlab.report.trend:TrendAnalysis",
+        "predictive_validity": "attnlab.report.predictive_validity:PredictiveValidity",
+        "training_share": "attnlab.report.training_share:ShareAnalysis",
+        "factorial": "attnlab.report.factorial:FactorialAnalysis",
+        "sweep": "attnlab.report.sweep:SweepAnalysis",
+        "lengths": "attnlab.report.lengths:LengthsAnalysis",
+        "stages": "attnlab.report.stages:StagesAnalysis",
+    },
+)
+
+register_analysis = ANALYSES.register
 register_variant = VARIANTS.register
 register_component = COMPONENTS.register
 register_position = POSITIONS.register

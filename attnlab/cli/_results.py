@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import RunState
-from attnlab.cli._effects import print_effects
 from attnlab.cli._printing import constant_columns, print_table, print_text, relative
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
+    from attnlab.report.analysis import Analysed
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.compared import Compared
     from attnlab.stats.search import SearchSummary
@@ -25,16 +25,13 @@ def print_results(result: StudyResult, compared: Compared) -> None:
     Args:
         compared: the compared cells of the result.
     """
+    from attnlab.report.analysis import Results, analyse
     from attnlab.report.command import notes_on_equal_results
     from attnlab.report.conclusion import describe_choice
     from attnlab.report.estimand import threshold_notes
     from attnlab.report.interval_notes import notes_on_intervals
-    from attnlab.report.predictive_validity import describe_agreement
-    from attnlab.report.stages import chain_notes
-    from attnlab.report.sweep import sweep_warnings
-    from attnlab.report.trend import describe_trend
+    from attnlab.report.verdicts import chain_notes
     from attnlab.stats.cells import split_tasks
-    from attnlab.stats.predictive_validity import summarize_agreement
 
     spec, cells = compared.spec, compared.cells
     tables = split_tasks(cells, spec)
@@ -48,17 +45,22 @@ def print_results(result: StudyResult, compared: Compared) -> None:
         print(f"state: completed{where if len(cells) > 1 else ''}")
     for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
         print_text(note)
-    for part, _ in tables:
-        print_effects(compared.effects(part), part)
-    for trend in compared.trends:
-        print_text(f"trend: {describe_trend(trend, spec)}")
     for part, of_task in tables:
-        for agreement in summarize_agreement(of_task, part):
-            print_text(f"predictive validity: {describe_agreement(agreement, part)}")
-    for part, of_task in tables:
-        for warning in (*sweep_warnings(of_task, part), *threshold_notes(of_task, part)):
+        print_lines(analyse(Results(compared.for_task(part))))
+        for warning in threshold_notes(of_task, part):
             print_text(f"note: {warning}")
         _print_searches(compared.searches[part.task], part, result.plan.study.search)
+
+
+def print_lines(analysed: Analysed) -> None:
+    """Print the paragraphs and tables of analyses."""
+    for line in analysed.lines():
+        if isinstance(line, str):
+            print_text(line)
+            continue
+        print()
+        rows = [list(row.cells) for row in line.rows]
+        print_table([column.heading for column in line.columns], rows, wrap=[c.heading for c in line.columns if c.is_text])
 
 
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:

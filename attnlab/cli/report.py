@@ -27,8 +27,11 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
+    from attnlab._util.user_code import load_file
     from attnlab.report.write import write_report
 
+    for file in arguments.imports:
+        load_file(Path(file).expanduser())
     try:
         folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:

@@ -230,6 +230,11 @@ class StudyConfig(Section):
         default=True,
         description="scores of methods without a network (gzip, n-grams, ...): all, none (false), or a list of names",
     )
+    analyses: list[str] = Field(
+        default=[],
+        description="analyses of your own, besides those that the study has anyway: names, or file.py:Class, relative to this "
+        "file",
+    )
     retries: int = Field(default=1, ge=0, description="how often a failed run is repeated")
 
     _path: Path | None = PrivateAttr(None)

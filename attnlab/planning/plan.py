@@ -17,13 +17,14 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError
+from attnlab.planning.analyses import analysis_notes
 from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.command import resolve_commands
 from attnlab.planning.confounds import confound_notes
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
-from attnlab.planning.factorial import check_factors, design_notes
+from attnlab.planning.factorial import check_factors
 from attnlab.planning.fusing import fuse_notes, refuse_unfusable
 from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
 from attnlab.planning.margin import check_margin
@@ -46,7 +47,7 @@ from attnlab.planning.schedules import schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
 from attnlab.planning.sizes import size_notes
-from attnlab.planning.stages import resolve_stages, stage_notes, test_text_notes
+from attnlab.planning.stages import resolve_stages, test_text_notes
 from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
@@ -326,6 +327,7 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
         *baseline_notes(study, kept, planned.baseline_of, every=configs),
         *control_notes(study, kept, refusals={tuple(cell.axes.values()): None for cell in cells}),
         *direction_notes(metric, direction),
+        *analysis_notes(planned),
         *margin_notes(study),
         *(rate_notes(margin) if estimand.name == "solve_rate" else share_notes(metric, margin)),
     ]
@@ -366,7 +368,7 @@ def _notes(
     """
     study, cells = planned.study, planned.cells
     yield from double_notes(study, resolved, planned.doubles, wanted)
-    yield from design_notes(study, [*cells, *planned.unselected], planned.doubles)
+    yield from analysis_notes(planned)
     yield from (f"{cell.name!r} is matched: {cell.matched}" for cell in cells if cell.matched)
     yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
@@ -381,7 +383,6 @@ def _notes(
     yield from length_notes(kept)
     yield from layer_notes(kept)
     yield from cache_notes(kept)
-    yield from stage_notes(study, [*cells, *planned.unselected])
     yield from test_text_notes(kept)
     goals = {question.metric: question.direction for question in planned.tasks.values()}
     for metric, direction in (goals or {planned.metric: planned.direction}).items():

@@ -1,4 +1,36 @@
 """Reports: the pages, tables and plots of finished studies.
 
-Internal: not part of the public interface.
+What an analysis of your own is written with is exported here, and is public. The modules of this package are internal.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlab.report.analysis import Analysis, Results
+    from attnlab.report.section import Figure, PageSection
+    from attnlab.report.summary import Summary
+    from attnlab.report.table import Column, Table, TableRow
+
+_LAZY = {
+    "Analysis": "analysis",
+    "Column": "table",
+    "Figure": "section",
+    "PageSection": "section",
+    "Results": "analysis",
+    "Summary": "summary",
+    "Table": "table",
+    "TableRow": "table",
+}
+__all__ = ["Analysis", "Column", "Figure", "PageSection", "Results", "Summary", "Table", "TableRow"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

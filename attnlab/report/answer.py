@@ -16,8 +16,7 @@ from attnlab.report.effects_by_study import (
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Table
-from attnlab.report.trend import describe_ends, describe_verb, noun
-from attnlab.report.wording import describe_corrections, format_estimate, format_p_value
+from attnlab.report.wording import describe_corrections, format_estimate, format_p_value, level_noun
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine, combine_tasks, mean_kind
 from attnlab.stats.control import sensitivity
@@ -218,6 +217,8 @@ def _describe_heterogeneity(spread: Heterogeneity, unit: Unit) -> str:
 
 
 def _trend_sentences(contrast: Contrast) -> list[str]:
+    from attnlab.report.trend import describe_ends, describe_verb
+
     parts: list[str] = []
     for study in contrast.studies:
         for trend in study.trends:
@@ -227,9 +228,9 @@ def _trend_sentences(contrast: Contrast) -> list[str]:
             about = f" In {study.table.name}, " if len(study.trends) == 1 else f" In {study.table.name}, for {trend.name}, "
             if trend.kind is TrendKind.INCONCLUSIVE:
                 corrections = "".join(f", {text}" for text in describe_corrections(trend.kind, trend.corrections))
-                parts.append(f"{about}the trend of the difference over {noun(spec)} is inconclusive{corrections}.")
+                parts.append(f"{about}the trend of the difference over {level_noun(spec)} is inconclusive{corrections}.")
             else:
-                levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {noun(spec)}"
+                levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {level_noun(spec)}"
                 parts += [about, "the difference ", Strong(describe_verb(trend)), f" {levels} ({describe_ends(trend)})."]
     return parts
 

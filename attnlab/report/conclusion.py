@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from attnlab.report.analysis import Analysed, Results, analyse
 from attnlab.report.answer import answer_of
-from attnlab.report.factorial import summarize_effects
 from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
 from attnlab.report.summary import Strong, Summary, summarize
-from attnlab.report.trend import with_trends
 from attnlab.report.verdicts import decisive_p_value
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons, split_tasks
@@ -25,19 +24,16 @@ NUMBERS = ("value", "difference", "low", "high", "simultaneous_low", "simultaneo
 COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
 
 
-def conclude(compared: Compared, changes: Sequence[str] | None = None) -> Summary:
+def conclude(analysed: Analysed, changes: Sequence[str] | None = None) -> Summary:
     """Return the conclusion of a study, or of one of its tasks: the result, and the choice of the records behind it.
 
     Args:
-        compared: The compared cells of the study or the task.
+        analysed: The analyses of the study or the task.
         changes: The changes of its comparison, which a stored report has without the questions; default those of its selection.
     """
-    cells, spec, effects = compared.cells, compared.spec, compared.effects(compared.spec)
-    is_part = compared.selection.is_partial
-    if effects is None:
-        summary = with_trends(summarize(cells, spec, is_part=is_part), compared.trends, spec)
-    else:
-        summary = summarize_effects(effects, spec, is_part=is_part)
+    compared = analysed.results.compared
+    summary = summarize(compared.cells, compared.spec, is_part=compared.selection.is_partial)
+    summary = analysed.summarize(summary)
     chosen = describe_choice(compared, changes)
     return replace(summary, records=[Strong(chosen)] if chosen else [])
 
@@ -55,7 +51,7 @@ def describe_choice(compared: Compared, changes: Sequence[str] | None = None) ->
 def conclusions(compared: Compared) -> list[str]:
     """Return the conclusion of a study as text; of a study of several tasks one for each, and the answer over all of them."""
     parts = [compared.for_task(part) for part in compared.spec.parts]
-    texts = [conclude(part).text for part in parts]
+    texts = [conclude(analyse(Results(part))).text for part in parts]
     if len(parts) == 1:
         return texts
     tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
-from attnlab.report.factorial import describe_effect_verdict
 from attnlab.report.wording import describe_verdict, export_corrections
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.factorial import Effect, FactorialResult
 from attnlab.stats.simultaneous import simultaneous_interval
 
 if TYPE_CHECKING:
@@ -26,16 +24,14 @@ def export(
     cells: Sequence[CellSummary],
     runs: pandas.DataFrame,
     spec: ComparisonSpec,
-    effects: FactorialResult | None = None,
+    further: Mapping[str, pandas.DataFrame] | None = None,
 ) -> None:
     """Write the tables of a report, each as .csv and .parquet.
 
     `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
-    trials included. A factorial study also has `effects`.
+    trials included. `further` are the tables of the study's analyses, by name.
     """
-    frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs)}
-    if effects is not None:
-        frames["effects"] = effects_frame(effects)
+    frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs), **(further or {})}
     for name, frame in frames.items():
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet", index=False)
@@ -46,32 +42,6 @@ def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.Da
     import pandas
 
     return pandas.DataFrame([_cell_record(cell, spec) for cell in comparisons(cells)])
-
-
-def effects_frame(result: FactorialResult) -> pandas.DataFrame:
-    """Return the table of effects of a factorial study in full precision, in the metric's unit: on minus off."""
-    import pandas
-
-    return pandas.DataFrame([_effect_record(effect) for effect in result.effects])
-
-
-def _effect_record(effect: Effect) -> dict[str, Any]:
-    difference = effect.difference
-    return {
-        "effect": effect.name,
-        "kind": "main" if effect.is_main else "interaction",
-        "aliases": "; ".join(f"{weight:+g} {name}" for weight, name in effect.aliases),
-        "seeds": difference.interval.n,
-        "estimate": difference.interval.mean,
-        "sd": difference.interval.sd,
-        "low": difference.interval.low,
-        "high": difference.interval.high,
-        "p": difference.p,
-        "p_holm": difference.p_holm,
-        "p_equivalent_holm": difference.p_equivalent_holm,
-        "verdict": describe_effect_verdict(effect),
-        "corrected": export_corrections(effect.verdict.corrections),
-    }
 
 
 def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:

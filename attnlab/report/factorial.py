@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util.colors import BUILT_IN
-from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, format_weight
+from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
 from attnlab.report.section import Figure, PageSection
@@ -19,6 +21,7 @@ from attnlab.report.wording import (
     describe_mark,
     describe_reason,
     describe_verdict,
+    export_corrections,
     format_consistent,
     format_interval,
     format_metric,
@@ -30,13 +33,18 @@ from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
 from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 
+if TYPE_CHECKING:
+    import pandas
+
+    from attnlab.planning.plan import Plan
+
 MAX_NAMED = 3  # effects named in one group of the summary
 MIN_HALF_NORMAL = 6  # effects: fewer points show no line
 MAIN_COLOR, INTERACTION_COLOR = list(BUILT_IN.values())[:2]
 
 
 def effect_table(result: FactorialResult) -> Table:
-    """Return the table of effects, main effects first; the terminal prints the same one."""
+    """Return the table of effects, main effects first, for the page and the terminal."""
     columns = [Column("effect", is_text=True), Column("on minus off"), Column("p (Holm)"), Column("verdict", is_text=True)]
     return Table(columns, [TableRow(_effect_texts(effect)) for effect in result.effects])
 
@@ -143,22 +151,6 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         )
     if spec.margin is not None:
         yield f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero."
-
-
-def effects_section(result: FactorialResult | None, spec: ComparisonSpec) -> PageSection | None:
-    """Return the section on the effects of a factorial study; None for another study."""
-    if result is None:
-        return None
-    if result.problem:
-        return PageSection("Effects", [f"No effect can be estimated: {result.problem}."])
-    return PageSection(
-        "Effects",
-        describe_estimation(result),
-        warnings=describe_omissions(result),
-        plots=list(_plots(result, spec)),
-        table=effect_table(result),
-        notes=list(effect_notes(result, spec)),
-    )
 
 
 def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
@@ -277,3 +269,65 @@ def _size(effect: Effect) -> str:
 def _list(texts: Sequence[str]) -> str:
     more = len(texts) - MAX_NAMED
     return "; ".join(texts[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+class FactorialAnalysis(Analysis[FactorialResult]):
+    """The effects of the factors; `effects.csv` has one row per effect, in the metric's unit: on minus off."""
+
+    def notes(self, plan: Plan) -> Iterable[str]:
+        """Return notes on the design and its aliased effects."""
+        return design_notes(plan.study, [*plan.cells, *plan.unselected], plan.doubles)
+
+    def estimate(self, results: Results) -> FactorialResult | None:
+        """Return the effects with their verdicts."""
+        return results.compared.effects(results.spec)
+
+    def lines(self, estimate: FactorialResult, results: Results) -> Iterator[str | Table]:
+        """Yield the table of effects and its notes."""
+        if estimate.problem:
+            yield f"effects: none can be estimated: {estimate.problem}"
+            return
+        yield effect_table(estimate)
+        yield from (*describe_omissions(estimate), *effect_notes(estimate, results.spec))
+
+    def section(self, estimate: FactorialResult, results: Results) -> PageSection:
+        """Return the section with the effects and their plots."""
+        if estimate.problem:
+            return PageSection("Effects", [f"No effect can be estimated: {estimate.problem}."])
+        return PageSection(
+            "Effects",
+            describe_estimation(estimate),
+            warnings=describe_omissions(estimate),
+            plots=list(_plots(estimate, results.spec)),
+            table=effect_table(estimate),
+            notes=list(effect_notes(estimate, results.spec)),
+        )
+
+    def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:
+        """Replace the summary of the cells, which are not compared with each other, by that of the effects."""
+        return summarize_effects(estimate, results.spec, is_part=results.compared.selection.is_partial)
+
+    def frames(self, estimate: FactorialResult, results: Results) -> dict[str, pandas.DataFrame]:
+        """Return the effects in full precision."""
+        import pandas
+
+        return {"effects": pandas.DataFrame([_record(effect) for effect in estimate.effects])}
+
+
+def _record(effect: Effect) -> dict[str, Any]:
+    difference = effect.difference
+    return {
+        "effect": effect.name,
+        "kind": "main" if effect.is_main else "interaction",
+        "aliases": "; ".join(f"{weight:+g} {name}" for weight, name in effect.aliases),
+        "seeds": difference.interval.n,
+        "estimate": difference.interval.mean,
+        "sd": difference.interval.sd,
+        "low": difference.interval.low,
+        "high": difference.interval.high,
+        "p": difference.p,
+        "p_holm": difference.p_holm,
+        "p_equivalent_holm": difference.p_equivalent_holm,
+        "verdict": describe_effect_verdict(effect),
+        "corrected": export_corrections(effect.verdict.corrections),
+    }

@@ -13,6 +13,7 @@ from typing import Any
 from attnlab._util.metrics import at_length, length_of
 from attnlab._util.run_state import RunState
 from attnlab.config.grid import cell_name
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots import svg
 from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import DASHES
@@ -20,54 +21,57 @@ from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, runs_at_best
 from attnlab.stats.records import finite, is_present
+from attnlab.stats.search import RunRecord
 
 TITLE = "Other lengths"
 REASON_PREFIX = "length."  # of the columns with the reason for a missing score
 MAX_CELLS = 9  # cells in one plot; with more, one plot for each value of the axes other than the variant
 
 
-def lengths_section(
-    cells: Sequence[CellSummary], records: Iterable[Mapping[str, Any]], *, spec: ComparisonSpec, colors: Mapping[str, str]
-) -> PageSection | None:
-    """Return the section on `evaluate.lengths`, or None if no run was evaluated at another length.
+class LengthsAnalysis(Analysis[list[LengthCurve]]):
+    """The scores at `evaluate.lengths`."""
 
-    Args:
-        cells: In the report's order.
-        records: The compared runs, as `attnlab.load_runs` returns them.
-        spec: The metric and its direction.
-        colors: Cell -> color.
-    """
-    groups: dict[str, list[Mapping[str, Any]]] = {cell.name: [] for cell in cells}
-    for record in records:
-        if record["state"] == RunState.COMPLETED:
-            groups[cell_of(record, spec)].append(record)
-    # Cells of one variant have one color: dashes distinguish the values of the other axes.
-    panels = {cell.name: cell_name({axis: v for axis, v in cell.axes.items() if axis != "variant"}) for cell in cells}
-    order = list(dict.fromkeys(panels.values()))
-    same_colors = len(set(colors.values())) < len(cells)
-    dashes = {panel: DASHES[i % len(DASHES)] for i, panel in enumerate(order)} if same_colors else {}
-    curves = [
-        _length_curve(name, runs, spec, color=colors[name], dash=dashes.get(panels[name], ""))
-        for name, runs in groups.items()
-        if runs
-    ]
-    if not any(curve.values.keys() - {curve.trained} or curve.reasons for curve in curves):
-        return None
-    drawn = [curve for curve in curves if curve.values]
-    if len(drawn) > MAX_CELLS and 1 < len(order) < len(cells):
-        by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
-    else:
-        by_panel = {"": drawn}
-    return PageSection(
-        TITLE, plots=_plots(by_panel, spec), table=_table(curves, spec), notes=list(_notes(curves, spec, _rows_of(groups)))
-    )
+    def estimate(self, results: Results) -> list[LengthCurve] | None:
+        """Return the curve of each cell with a completed run; None if no run was evaluated at another length."""
+        groups: dict[str, list[RunRecord]] = {cell.name: [] for cell in results.cells}
+        for record in runs_at_best(results.records, results.cells, results.spec):
+            if record["state"] == RunState.COMPLETED:
+                groups[cell_of(record, results.spec)].append(record)
+        # Cells of one variant have one color: dashes distinguish the values of the other axes.
+        panels, colors = _panels(results.cells), results.colors
+        same_colors = len(set(colors.values())) < len(results.cells)
+        dashes = {p: DASHES[i % len(DASHES)] for i, p in enumerate(dict.fromkeys(panels.values()))} if same_colors else {}
+        curves = [
+            _length_curve(name, runs, results.spec, color=colors[name], dash=dashes.get(panels[name], ""))
+            for name, runs in groups.items()
+            if runs
+        ]
+        return curves if any(curve.values.keys() - {curve.trained} or curve.reasons for curve in curves) else None
+
+    def section(self, estimate: list[LengthCurve], results: Results) -> PageSection:
+        """Return the section with the curves, and a row for each cell."""
+        panels = _panels(results.cells)
+        order = list(dict.fromkeys(panels.values()))
+        drawn = [curve for curve in estimate if curve.values]
+        if len(drawn) > MAX_CELLS and 1 < len(order) < len(results.cells):
+            by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
+        else:
+            by_panel = {"": drawn}
+        completed = [run for run in results.records if run["state"] == RunState.COMPLETED]
+        notes = list(_notes(estimate, results.spec, _rows_of(completed)))
+        return PageSection(TITLE, plots=_plots(by_panel, results.spec), table=_table(estimate, results.spec), notes=notes)
 
 
-def _rows_of(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def _panels(cells: Sequence[CellSummary]) -> dict[str, str]:
+    """Return cell -> its values on all axes but the variant."""
+    return {cell.name: cell_name({axis: v for axis, v in cell.axes.items() if axis != "variant"}) for cell in cells}
+
+
+def _rows_of(runs: Iterable[RunRecord]) -> str:
     """Return what is scored at each length, as far as the data of the runs tell."""
-    data = {str(run.get("data") or "") for runs in groups.values() for run in runs}
+    data = {str(run.get("data") or "") for run in runs}
     if all(" generator " in text for text in data):
         return "Rows of each length are generated."
     return "The same texts, truncated to the length, are scored." if all(t.startswith(("imdb", "csv")) for t in data) else ""

@@ -19,7 +19,6 @@ from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.command import describe_command, is_of_program
 from attnlab.report.selection import describe_changes_of
-from attnlab.report.sweep import swept_path
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
@@ -28,6 +27,7 @@ from attnlab.stats.margin import with_margin
 from attnlab.stats.question import question_of
 from attnlab.stats.search import RunRecord, exclude_trials
 from attnlab.stats.selection import Selection
+from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.calls import Call, read_calls
 
@@ -68,6 +68,7 @@ class StudyInfo:
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.
         auto: (field, value with its reason) of the fields that the study leaves to the plan.
+        analyses: Names of the analyses that the study asks for besides attnlab's own.
     """
 
     spec: ComparisonSpec
@@ -84,6 +85,7 @@ class StudyInfo:
     question: str = ""
     task: str = ""
     auto: tuple[tuple[str, str], ...] = ()
+    analyses: tuple[str, ...] = ()
 
     def position(self, cell: str) -> int:
         """Return a cell's position in the grid; cells that are not in the grid come last."""
@@ -142,7 +144,8 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
     info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
-    return replace(info, question=study.question or "", auto=_auto_settings(study.study, root))
+    auto = _auto_settings(study.study, root)
+    return replace(info, question=study.question or "", auto=auto, analyses=tuple(study.analyses))
 
 
 def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pandas.DataFrame]:
@@ -166,7 +169,8 @@ def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, 
 def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
     """Return the compared cells of a study as it is recorded; the arguments are those of `attnlab.report.page.make_page`."""
     records: list[RunRecord] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
-    return compare_cells(records, info.spec, order=info.order, search=info.search, selection=info.selection)
+    options = {"search": info.search, "selection": info.selection, "analyses": info.analyses}
+    return compare_cells(records, info.spec, order=info.order, **options)
 
 
 def _search(text: str | None, study: str) -> SearchConfig | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
+from attnlab.report.analysis import Analysed, Results, analyse
 from attnlab.report.conclusion import conclude
 from attnlab.report.estimand import describe_estimand
 from attnlab.report.export import export
-from attnlab.report.factorial import effects_section
 from attnlab.report.figures import (
     cell_colors,
     draw_differences,
@@ -21,35 +21,25 @@ from attnlab.report.figures import (
     draw_tradeoffs,
 )
 from attnlab.report.items import item_notes
-from attnlab.report.lengths import lengths_section
 from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
-from attnlab.report.predictive_validity import validity_section
 from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
-from attnlab.report.stages import stage_section
 from attnlab.report.summary import Summary
-from attnlab.report.sweep import sweep_section
 from attnlab.report.table import Column, Table, TableRow, two_columns
-from attnlab.report.training_share import share_section
-from attnlab.report.trend import TREND_FILES, export_trends, trend_section
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.corrections import Choice, correct_shares
-from attnlab.stats.factorial import FactorialResult
+from attnlab.stats.corrections import Choice
 from attnlab.stats.lr_curve import hyperparameter_name
-from attnlab.stats.predictive_validity import summarize_agreement
 from attnlab.stats.search import (
     NOT_CONFIRMED,
     RunRecord,
-    exclude_trials,
 )
-from attnlab.stats.share_summary import summarize_shares
 
 if TYPE_CHECKING:
     import pandas
@@ -57,7 +47,6 @@ if TYPE_CHECKING:
     from attnlab.tracking.artifacts import AttentionMap
 
 FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet", "report.json")
-EFFECT_FILES = ("effects.csv", "effects.parquet")
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class Page:
     runs: Table
     results: StudyTable = field(repr=False)
     others: Mapping[Choice, StudyTable] = field(repr=False)
-    effects: FactorialResult | None = field(repr=False)
+    analysed: Analysed = field(repr=False)
     records: Sequence[RunRecord] = field(repr=False)
 
     @property
@@ -127,32 +116,22 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     """
     spec = info.spec.for_task(info.task) if info.task else info.spec
     compared = compare_info(info, runs).for_task(spec)  # corrected over the whole study
-    cells, trends, others = list(compared.cells), list(compared.trends), compared.others
-    searches, info = compared.searches.get(info.task, ()), replace(info, spec=spec)
-    everything = [run for run in compared.records if spec.includes(run)]
-    trials, records = [run for run in everything if run.get("phase") == "search"], exclude_trials(everything)
-    # Curves over steps and lengths are those of one configuration per cell.
-    colors, alike = cell_colors(cells), runs_at_best(records, cells, spec)
-    effects = compared.effects(spec)
-    shares = summarize_shares(cells, records, curves, spec=spec, trends=trends)
-    shares, shares_of = correct_shares(shares, others, curves)
-    results = StudyTable(info.task or spec.study, spec, cells, trends, shares)
+    cells, searches, info = list(compared.cells), compared.searches.get(info.task, ()), replace(info, spec=spec)
+    trials = [run for run in compared.records if spec.includes(run) and run.get("phase") == "search"]
+    stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
+    records, colors = compared.compared_records, cell_colors(cells)
+    analysed = analyse(Results(compared, stages, curves, colors))
+    shares, shares_of = analysed.results.estimates.get("training_share", ((), {}))
+    results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
-    stages = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
     search = search_section(searches, spec, info.search)
     sections = [
-        trend_section(trends, spec, colors=colors),
-        validity_section(summarize_agreement(cells, spec), spec),
-        share_section(shares, spec, colors=colors),
-        effects_section(effects, spec),
+        *analysed.sections(),
         _grid_section(cells, spec),
         search,
-        sweep_section(cells, spec, colors),
-        _learning_section(cells, alike, curves, spec=spec, colors=colors),
-        lengths_section(cells, alike, spec=spec, colors=colors),
+        _learning_section(cells, records, curves, spec=spec, colors=colors),
         _cost_section(cells, records, spec, colors),
-        stage_section(stages, records, spec),
         _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
         _incomplete_runs(cells, info),
         PageSection("Methods", table=two_columns(methods)),
@@ -160,7 +139,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
-        summary=conclude(compared, info.changes),
+        summary=conclude(analysed, info.changes),
         warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
@@ -173,10 +152,12 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         runs=run_table(records, spec),
         results=results,
         others={
-            other.choice: StudyTable(results.name, other.spec or spec, other.cells, other.trends, shares_of[other.choice])
-            for other in others
+            other.choice: StudyTable(
+                results.name, other.spec or spec, other.cells, other.trends, shares_of.get(other.choice, ())
+            )
+            for other in compared.others
         },
-        effects=effects,
+        analysed=analysed,
         records=records,
     )
 
@@ -206,7 +187,7 @@ def _learning_section(
     spec: ComparisonSpec,
     colors: Mapping[str, str],
 ) -> PageSection | None:
-    plots = draw_learning_curves(cells, records, curves, spec=spec, colors=colors)
+    plots = draw_learning_curves(cells, runs_at_best(records, cells, spec), curves, spec=spec, colors=colors)
     about = [f"Runs at each cell's best {hyperparameter_name(spec.sweep)} tried."] if spec.sweep else []
     return PageSection("Learning curves", about, plots=plots) if plots else None
 
@@ -270,10 +251,9 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     spec = page.results.spec
-    export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, effects=page.effects)
-    if trends := page.results.trends:
-        export_trends(folder, trends)
-    files = (*FILES, *(EFFECT_FILES if page.info.spec.factorial else ()), *(TREND_FILES if trends else ()))
+    frames = page.analysed.frames()
+    export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, further=frames)
+    files = [*FILES, *(f"{name}.{ending}" for name in frames for ending in ("csv", "parquet"))]
     fields = {"page": page, "files": files, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.trend import format_level
 from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.trend import noun
-from attnlab.report.wording import count
+from attnlab.report.wording import count, level_noun
 from attnlab.stats.cells import ComparisonSpec
-from attnlab.stats.predictive_validity import SignAgreement
+from attnlab.stats.predictive_validity import SignAgreement, summarize_agreement
 
 TITLE = "Predictive validity"
 
@@ -26,7 +26,7 @@ def format_share(agreement: SignAgreement) -> str:
 def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
     """Return the agreement of two levels in one line, for the terminal."""
     lower, higher = format_level(agreement.lower), format_level(agreement.higher)
-    text = f"{lower} to {higher} {noun(spec)}: "
+    text = f"{lower} to {higher} {level_noun(spec)}: "
     if agreement.share is None:
         return f"{text}no verdict on any of {count(agreement.pairs, 'pair')} at {lower}"
     return (
@@ -36,21 +36,19 @@ def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
     )
 
 
-def validity_section(agreements: Sequence[SignAgreement], spec: ComparisonSpec) -> PageSection | None:
-    """Return the section on whether verdicts at low levels predict signs at higher ones; None without agreements."""
-    if not agreements:
-        return None
+def validity_section(agreements: Sequence[SignAgreement], spec: ComparisonSpec) -> PageSection:
+    """Return the section on whether verdicts at low levels predict signs at higher ones."""
     paragraph = (
-        f"Do verdicts at a low level of {noun(spec)} predict those at a higher one? All pairs of cells are compared, not only "
-        "those with the baseline. Of the pairs with a verdict of better or worse at the lower level, the table counts those "
-        "whose mean difference has the same sign at the higher level."
+        f"Do verdicts at a low level of {level_noun(spec)} predict those at a higher one? All pairs of cells are compared, not "
+        "only those with the baseline. Of the pairs with a verdict of better or worse at the lower level, the table "
+        "counts those whose mean difference has the same sign at the higher level."
     )
     return PageSection(TITLE, [paragraph], table=validity_table(agreements, spec), notes=validity_notes(agreements))
 
 
 def validity_table(agreements: Sequence[SignAgreement], spec: ComparisonSpec) -> Table:
     """Return a table with one row per two levels."""
-    columns = [Column(noun(spec), is_text=True), Column("cells"), Column("pairs")]
+    columns = [Column(level_noun(spec), is_text=True), Column("cells"), Column("pairs")]
     columns += [Column("verdicts, lower"), Column("same sign, higher"), Column("probability of the same sign")]
     columns += [Column("same verdict, higher"), Column("opposite verdict, higher")]
     rows = [
@@ -86,3 +84,20 @@ def validity_notes(agreements: Sequence[SignAgreement]) -> list[str]:
     if any(agreement.verdicts == 0 for agreement in agreements):
         texts.append("Without a verdict at the lower level, there is no probability.")
     return texts
+
+
+class PredictiveValidity(Analysis[list[SignAgreement]]):
+    """The agreement of verdicts at a low level of `over` with the signs at a higher one."""
+
+    def estimate(self, results: Results) -> list[SignAgreement]:
+        """Return the agreement of each two levels."""
+        return summarize_agreement(results.cells, results.spec)
+
+    def lines(self, estimate: list[SignAgreement], results: Results) -> Iterator[str]:
+        """Yield a line for each two levels."""
+        for agreement in estimate:
+            yield f"predictive validity: {describe_agreement(agreement, results.spec)}"
+
+    def section(self, estimate: list[SignAgreement], results: Results) -> PageSection:
+        """Return the section with the table of agreements."""
+        return validity_section(estimate, results.spec)

@@ -121,7 +121,8 @@ def compare_result(
     plan = result.plan
     order = [cell.name for cell in (*plan.cells, *plan.unselected)]
     spec, search = result.comparison(history=history), plan.study.search
-    return compare_cells(result.records(), spec, order=order, search=search, selection=selection)
+    analyses = plan.study.analyses
+    return compare_cells(result.records(), spec, order=order, search=search, selection=selection, analyses=analyses)
 
 
 def load_compared(study: str | Path, root: str | Path | None = None) -> Compared:

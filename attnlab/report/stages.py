@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from attnlab._util.cost_metrics import significant
+from attnlab.planning.stages import stage_notes
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import format_metric
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
+from attnlab.stats.cells import ComparisonSpec
+from attnlab.stats.compare import cell_of
 from attnlab.stats.records import finite, is_present
+from attnlab.stats.search import RunRecord
 
-RunRecord = Mapping[str, Any]
+if TYPE_CHECKING:
+    from attnlab.planning.plan import Plan
+
 NOT_SCORES = ("loss", "seconds")  # ends of the names of columns valid_... that are no score, or a second one
 
 
-def chain_notes(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on the costs of chains, if a cell has any."""
-    if not any("chain_seconds" in cell.costs for cell in cells):
-        return []
-    return [
-        "Chain s and chain PFLOP count a run together with the runs of the stages that it builds on. A run of a stage that "
-        "several cells share counts in each of them; other costs are those of the last run of the chain alone."
-    ]
+class StagesAnalysis(Analysis[dict[str, list[RunRecord]]]):
+    """The runs that others start from, and what these take over."""
 
+    def notes(self, plan: Plan) -> Iterable[str]:
+        """Return notes on stages that some cells have and others do not."""
+        return stage_notes(plan.study, [*plan.cells, *plan.unselected])
 
-def stage_section(stages: Sequence[RunRecord], runs: Sequence[RunRecord], spec: ComparisonSpec) -> PageSection | None:
-    """Return the section on the runs that others start from; None in a study without stages.
+    def estimate(self, results: Results) -> dict[str, list[RunRecord]]:
+        """Return stage -> its runs."""
+        groups: dict[str, list[RunRecord]] = {}
+        for run in results.stages:
+            groups.setdefault(cell_of(run, results.spec), []).append(run)
+        return groups
 
-    Args:
-        stages: The runs of the stages.
-        runs: The runs of the cells.
-        spec: The comparison that the study makes.
-    """
-    if not stages:
-        return None
-    groups: dict[str, list[RunRecord]] = {}
-    for run in stages:
-        groups.setdefault(cell_of(run, spec), []).append(run)
-    columns = [Column(heading, is_text=True) for heading in ("stage", "task", "state")]
-    columns += [Column("score on valid", is_text=True), Column("train s")]
-    table = Table(columns, [TableRow([name, *_describe(group)]) for name, group in groups.items()])
-    paragraph = "Runs of the cells start from the weights of these runs, which have the same seed, variant and model."
-    return PageSection("Stages", [paragraph], table=table, notes=_transfers([*stages, *runs], spec))
+    def section(self, estimate: dict[str, list[RunRecord]], results: Results) -> PageSection:
+        """Return the section with a row for each stage."""
+        columns = [Column(heading, is_text=True) for heading in ("stage", "task", "state")]
+        columns += [Column("score on valid", is_text=True), Column("train s")]
+        table = Table(columns, [TableRow([name, *_describe(group)]) for name, group in estimate.items()])
+        paragraph = "Runs of the cells start from the weights of these runs, which have the same seed, variant and model."
+        notes = _transfers([*results.stages, *results.records], results.spec)
+        return PageSection("Stages", [paragraph], table=table, notes=notes)
 
 
 def _describe(runs: Sequence[RunRecord]) -> list[str]:

@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, count, format_interval, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.lr_curve import PHASE, WINDOW, CurveProblem, LearningRateCurve, describe_problem, hyperparameter_name
+from attnlab.stats.lr_curve import WINDOW, CurveProblem, LearningRateCurve, describe_problem, hyperparameter_name
 from attnlab.stats.paired import LEVEL
 
 MAX_CELLS = 6  # cells in one plot
 
 
-def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the dotted path of the hyperparameter that the runs sweep; None if they are not runs of a sweep."""
-    return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)
-
-
-def sweep_section(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> PageSection | None:
-    """Return the section; None if the study has no sweep, or no run of it has ended.
-
-    Args:
-        cells: In the report's order.
-        spec: The comparison that the study makes.
-        colors: Cell -> color.
-    """
-    curves = [(cell.name, cell.curve) for cell in cells if cell.curve]
-    if spec.sweep is None or not curves:
-        return None
-    drawn = [RateCurve(name, colors[name], curve) for name, curve in curves]
-    return PageSection(
-        hyperparameter_name(spec.sweep).capitalize(),
-        [describe_sweep([curve for _, curve in curves], spec)],
-        [f"{warning}." for warning in sweep_warnings(cells, spec)],
-        _plots(drawn, spec),
-        _table(cells, spec, colors),
-        list(_notes([curve for _, curve in curves], spec)),
-    )
-
-
-def sweep_warnings(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+def sweep_warnings(cells: Sequence[CellSummary], sweep: str) -> list[str]:
     """Return one clause for each cell without a fitted optimum: the reason, and what to change."""
-    if spec.sweep is None:
-        return []
     curves = [(cell.name, cell.curve) for cell in cells if cell.curve and cell.curve.problem]
-    return [f"{name}: {describe_problem(curve, spec.sweep)}{_advice(curve)}" for name, curve in curves]
+    return [f"{name}: {describe_problem(curve, sweep)}{_advice(curve)}" for name, curve in curves]
 
 
 def _advice(curve: LearningRateCurve) -> str:
@@ -183,3 +154,30 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
         f"A cell has no verdict if its best {name} is the smallest or largest tried, or if the test for lack of fit rejects "
         f"its curve at the {100 * LEVEL:.0f} % level."
     )
+
+
+class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
+    """The curves over a swept hyperparameter, their optima, and cells without one."""
+
+    def estimate(self, results: Results) -> dict[str, LearningRateCurve] | None:
+        """Return cell -> curve, of the cells with a run that has ended."""
+        return {cell.name: cell.curve for cell in results.cells if cell.curve} or None
+
+    def lines(self, estimate: dict[str, LearningRateCurve], results: Results) -> Iterator[str]:
+        """Yield a line for each cell without a fitted optimum."""
+        assert results.spec.sweep
+        for warning in sweep_warnings(results.cells, results.spec.sweep):
+            yield f"note: {warning}"
+
+    def section(self, estimate: dict[str, LearningRateCurve], results: Results) -> PageSection:
+        """Return the section with the curves and their optima."""
+        spec, curves = results.spec, list(estimate.values())
+        assert spec.sweep
+        return PageSection(
+            hyperparameter_name(spec.sweep).capitalize(),
+            [describe_sweep(curves, spec)],
+            [f"{warning}." for warning in sweep_warnings(results.cells, spec.sweep)],
+            _plots([RateCurve(name, results.colors[name], curve) for name, curve in estimate.items()], spec),
+            _table(results.cells, spec, results.colors),
+            list(_notes(curves, spec)),
+        )

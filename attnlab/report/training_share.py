@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.trend import format_level
 from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.corrections import Choice, correct_shares
 from attnlab.stats.paired import Interval
-from attnlab.stats.share_summary import CellShare, ShareSource
+from attnlab.stats.share_summary import CellShare, ShareSource, summarize_shares
 from attnlab.stats.training_share import MIN_POINTS, WINDOWS
 
 TITLE = "Share of training"
+Shares = tuple[list[CellShare], dict[Choice, list[CellShare]]]
 MAX_SENTENCES = 3  # with more shares, the table alone has them
 
 
@@ -62,15 +65,6 @@ def _format(share: Interval | None, *, bounded: bool) -> str:
 
 def _number(value: float) -> str:
     return "> 99" if value > 99 else f"{value:.2f}" if math.isfinite(value) else "> 99"
-
-
-def share_section(shares: Sequence[CellShare], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> PageSection | None:
-    """Return the section on shares of training; None without shares."""
-    if not shares:
-        return None
-    return PageSection(
-        TITLE, share_paragraphs(shares, spec), table=share_table(shares, colors=colors), notes=share_notes(shares)
-    )
 
 
 def share_table(shares: Sequence[CellShare], *, colors: Mapping[str, str]) -> Table:
@@ -152,3 +146,23 @@ def share_notes(shares: Sequence[CellShare]) -> list[str]:
     if any(share.share.bounded for share in shares):
         texts.append("At most: some seeds reach the score before the first point of the curve.")
     return texts
+
+
+class ShareAnalysis(Analysis[Shares]):
+    """The share of its training in which the faster of two cells reaches the score of the slower one."""
+
+    def estimate(self, results: Results) -> Shares | None:
+        """Return the share of each comparison with curves, or over lengths of training of each trend.
+
+        With them are the shares without each choice of the records.
+        """
+        trends = results.estimates.get("trend", ())
+        assert results.curves is not None
+        shares = summarize_shares(results.cells, results.records, results.curves, spec=results.spec, trends=trends)
+        return correct_shares(shares, results.compared.others, results.curves) if shares else None
+
+    def section(self, estimate: Shares, results: Results) -> PageSection:
+        """Return the section with a row for each comparison."""
+        shares, _ = estimate
+        table = share_table(shares, colors=results.colors)
+        return PageSection(TITLE, share_paragraphs(shares, results.spec), table=table, notes=share_notes(shares))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.curves import DASHES
 from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
 from attnlab.report.section import Figure, PageSection
@@ -21,12 +21,15 @@ from attnlab.report.wording import (
     format_interval,
     format_p_value,
     format_simultaneous,
+    level_noun,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.records import comparison_name
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
 
-TREND_FILES = ("trends.csv",)
+if TYPE_CHECKING:
+    import pandas
+
 MAX_LINES = 8  # in one plot
 MAX_NAMED = 3  # trends named in the sentence at the top; the table has all of them
 
@@ -47,11 +50,6 @@ REASONS = {
 }
 
 
-def noun(spec: ComparisonSpec) -> str:
-    """Return the name of the levels: "steps" for `train.steps`."""
-    return spec.over.rpartition(".")[2]
-
-
 def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
     """Return a trend in one line, for the terminal."""
     differences = [
@@ -59,7 +57,7 @@ def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
         for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
         if comparison.difference is not None
     ]
-    text = f"{comparison_name(trend.name, trend.baseline)}: {describe_kind(trend)}: {', '.join(differences)} {noun(spec)}"
+    text = f"{comparison_name(trend.name, trend.baseline)}: {describe_kind(trend)}: {', '.join(differences)} {level_noun(spec)}"
     if trend.slope is None:
         return text
     return f"{text}; {_format_slope(trend)} per doubling{_p_clause(trend)}"
@@ -129,19 +127,6 @@ def _p_clause(trend: Trend) -> str:
     return f", p {p if p.startswith('<') else f'= {p}'}" if p else ""
 
 
-def trend_section(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> PageSection | None:
-    """Return the section on the differences over the levels of `over`; None without trends."""
-    if not trends:
-        return None
-    return PageSection(
-        f"Trend over {noun(spec)}",
-        [describe_method(trends, spec)],
-        plots=draw_trends(trends, spec, colors=colors),
-        table=trend_table(trends, colors=colors),
-        notes=trend_notes(trends, spec),
-    )
-
-
 def trend_table(trends: Sequence[Trend], *, colors: Mapping[str, str]) -> Table:
     """Return the differences by level with one row per trend.
 
@@ -172,7 +157,7 @@ def describe_method(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
     levels = [format_level(level) for level in sorted({level for trend in trends for level in trend.levels})]
     versus = baselines[0] if len(baselines) == 1 else "its baseline"
     return (
-        f"Difference of each cell from {versus} at {', '.join(levels)} {noun(spec)}, trained with the same seeds at "
+        f"Difference of each cell from {versus} at {', '.join(levels)} {level_noun(spec)}, trained with the same seeds at "
         "each level, and the change of that difference. The result does not extend to levels outside this range."
     )
 
@@ -180,9 +165,9 @@ def describe_method(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
 def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the table."""
     texts = [
-        f"Per doubling: for each seed, the differences at the levels are fitted by a line over the logarithm of {noun(spec)}; "
-        "shown are the mean slope over seeds and its 95 % t-interval. Over the range: the same from the lowest to the highest "
-        "level.",
+        "Per doubling: for each seed, the differences at the levels are fitted by a line over the logarithm of "
+        f"{level_noun(spec)}; shown are the mean slope over seeds and its 95 % t-interval. Over the range: the "
+        "same from the lowest to the highest level.",
         "“Shrinks” and “grows” are about the size of the difference: its slope and its value halfway both have a "
         "significant sign. “Changes sign”: significantly better at one end of the range and significantly worse at the "
         "other. “Shrinks or changes sign” and the like: the slope is significant, but these seeds do not show which of "
@@ -206,13 +191,13 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
     """Draw the differences over the levels, at most `MAX_LINES` trends in a plot."""
     lines = trend_lines(trends, colors)
     chunks = [lines[i : i + MAX_LINES] for i in range(0, len(lines), MAX_LINES)]
-    title = f"difference in {spec.metric} over {noun(spec)}"
+    title = f"difference in {spec.metric} over {level_noun(spec)}"
     note = f"{'negative' if spec.direction == 'min' else 'positive'} is better; 95 % intervals"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
     figures = []
     for i, chunk in enumerate(chunks):
         file = f"trend{f'-{i}' if len(chunks) > 1 else ''}.svg"
-        drawing = trend_plot(chunk, title=title, note=note, axis=noun(spec), margin=spec.margin)
+        drawing = trend_plot(chunk, title=title, note=note, axis=level_noun(spec), margin=spec.margin)
         figures.append(Figure(file, title, drawing))
     return figures
 
@@ -246,7 +231,7 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     for verb, named in by_verb.items():
         more = f"; and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
         groups += ["; " if groups else "", "the difference ", Strong(verb), f" for {'; '.join(named[:MAX_NAMED])}{more}"]
-    opening = f" From {format_level(levels[0])} to {format_level(levels[-1])} {noun(spec)}, "
+    opening = f" From {format_level(levels[0])} to {format_level(levels[-1])} {level_noun(spec)}, "
     open_ = sum(trend.kind is TrendKind.INCONCLUSIVE for trend in trends)
     if not groups:
         these = "the trend of the difference is" if len(trends) == 1 else f"the trends of all {len(trends)} differences are"
@@ -268,19 +253,6 @@ def describe_ends(trend: Trend) -> str:
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
     conditions = [*_conditions(trend), *describe_corrections(trend.kind, trend.corrections)]
     return ", ".join([f"{format_change(*ends)}{_p_clause(trend)}{change}", *conditions])
-
-
-def export_trends(folder: Path, trends: Sequence[Trend]) -> None:
-    """Write `trends.csv`: the trends in full precision, one row per trend and level."""
-    import pandas
-
-    rows = [
-        _record(trend, level, comparison)
-        for trend in trends
-        for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
-    ]
-    (name,) = TREND_FILES
-    pandas.DataFrame(rows).to_csv(folder / name, index=False)
 
 
 def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, Any]:
@@ -305,3 +277,41 @@ def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, An
         "trend": describe_kind(trend),
         "corrected": export_corrections(trend.corrections),
     }
+
+
+class TrendAnalysis(Analysis[list[Trend]]):
+    """The differences over the levels of `over`; `trends.csv` has one row per trend and level."""
+
+    def estimate(self, results: Results) -> list[Trend]:
+        """Return the trends, which are corrected over all tasks of the study."""
+        return list(results.compared.trends)
+
+    def lines(self, estimate: list[Trend], results: Results) -> Iterator[str]:
+        """Yield a line for each trend."""
+        for trend in estimate:
+            yield f"trend: {describe_trend(trend, results.spec)}"
+
+    def section(self, estimate: list[Trend], results: Results) -> PageSection:
+        """Return the section with the differences by level and their plot."""
+        return PageSection(
+            f"Trend over {level_noun(results.spec)}",
+            [describe_method(estimate, results.spec)],
+            plots=draw_trends(estimate, results.spec, colors=results.colors),
+            table=trend_table(estimate, colors=results.colors),
+            notes=trend_notes(estimate, results.spec),
+        )
+
+    def summarize(self, summary: Summary, estimate: list[Trend], results: Results) -> Summary:
+        """Add a sentence on the trends after the conclusive verdicts."""
+        return with_trends(summary, estimate, results.spec)
+
+    def frames(self, estimate: list[Trend], results: Results) -> dict[str, pandas.DataFrame]:
+        """Return the trends in full precision."""
+        import pandas
+
+        rows = [
+            _record(trend, level, comparison)
+            for trend in estimate
+            for level, comparison in zip(trend.levels, trend.comparisons, strict=True)
+        ]
+        return {"trends": pandas.DataFrame(rows)}

@@ -16,7 +16,6 @@ from attnlab.report.control import control_notes
 from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.margin import margin_notes
-from attnlab.report.stages import chain_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_level,
@@ -292,3 +291,13 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
             )
         )
     return Table(columns, rows)
+
+
+def chain_notes(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on the costs of chains, if a cell has any."""
+    if not any("chain_seconds" in cell.costs for cell in cells):
+        return []
+    return [
+        "Chain s and chain PFLOP count a run together with the runs of the stages that it builds on. A run of a stage that "
+        "several cells share counts in each of them; other costs are those of the last run of the chain alone."
+    ]

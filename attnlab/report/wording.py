@@ -386,3 +386,8 @@ def _describe_further(looks: Looks) -> str:
         f"The study was judged at {judged} seeds, and intervals, p-values and verdicts are corrected for these looks: the "
         f"first is a t-test at the level 5 %, the latest at {level}, {ending}"
     )
+
+
+def level_noun(spec: ComparisonSpec) -> str:
+    """Return the name of the levels: "steps" for `train.steps`."""
+    return spec.over.rpartition(".")[2]

@@ -30,6 +30,7 @@ class Compared:
         records: Its runs in this order, by seed, with the trials of a search.
         searches: Name of a task ("" in a study of one) -> the searches of its cells.
         selection: The choice of the records.
+        analyses: Names of the analyses that the study asks for besides attnlab's own.
     """
 
     spec: ComparisonSpec
@@ -39,6 +40,7 @@ class Compared:
     records: Sequence[RunRecord]
     searches: Mapping[str, Sequence[SearchSummary]]
     selection: Selection
+    analyses: tuple[str, ...] = ()
 
     def for_task(self, part: ComparisonSpec) -> Compared:
         """Return the comparison for the task that a specification is about."""
@@ -46,6 +48,11 @@ class Compared:
         trends = [trend for trend in self.trends if part.includes(trend.comparisons[0].axes)]
         others = [other.for_task(part) for other in self.others]
         return replace(self, spec=part, cells=cells, trends=trends, others=others)
+
+    @property
+    def compared_records(self) -> list[RunRecord]:
+        """The runs that are compared: those of the task, without the trials of a search."""
+        return exclude_trials([run for run in self.records if self.spec.includes(run)])
 
     def effects(self, part: ComparisonSpec) -> FactorialResult | None:
         """Return the effects of a factorial design in the task that a specification is about; None without factors."""
@@ -60,6 +67,7 @@ def compare_cells(
     order: Sequence[str],
     search: SearchConfig | None = None,
     selection: Selection | None = None,
+    analyses: Iterable[str] = (),
 ) -> Compared:
     """Summarize and compare the cells of a study.
 
@@ -69,6 +77,7 @@ def compare_cells(
         order: Names of the cells, in the grid's order; others come last.
         search: Its search, if it has one.
         selection: The choice of its records.
+        analyses: Names of the analyses that it asks for besides attnlab's own.
     """
     selection = selection or Selection()
     position = {name: i for i, name in enumerate(order)}
@@ -84,4 +93,4 @@ def compare_cells(
     others = alternatives(completed, spec, selection)
     cells = correct_cells(cells, others, selection)
     trends = correct_trends(summarize_trends(cells, spec), others, selection)
-    return Compared(spec, cells, trends, others, runs, searches, selection)
+    return Compared(spec, cells, trends, others, runs, searches, selection, tuple(analyses))

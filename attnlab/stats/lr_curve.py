@@ -32,12 +32,11 @@ from attnlab._util.run_state import RunState
 from attnlab.stats import paired
 from attnlab.stats.records import finite, is_infinite
 from attnlab.stats.shared_curve import CellLosses, FittedOptimum, SharedCurve, fit_shared_curve
-from attnlab.stats.sweep import best_value, mean_scores
+from attnlab.stats.sweep import PHASE, best_value, mean_scores
 
 if TYPE_CHECKING:
     import numpy
 
-PHASE = "sweep"  # of the runs of a sweep
 WINDOW = 5  # rates that a cell's curve is fitted to, around its best; curves are polynomials only near their minimum
 
 SeedValues = Mapping[int, float]

@@ -16,6 +16,7 @@ from attnlab.stats.paired import noise
 from attnlab.stats.records import finite
 
 RunRecord = Mapping[str, Any]
+PHASE = "sweep"  # of the runs of a sweep
 
 
 @dataclass(frozen=True)
@@ -81,3 +82,8 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
     inner = [value for value in tied if smallest < value < largest] if math.isfinite(score) else []
     value = inner[0] if inner else tied[0]
     return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest)
+
+
+def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the dotted path of the hyperparameter that the runs sweep; None if they are not runs of a sweep."""
+    return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)

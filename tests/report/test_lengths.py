@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from attnlab.report.analysis import Results
 from attnlab.report.figures import cell_colors
-from attnlab.report.lengths import lengths_section
+from attnlab.report.lengths import LengthsAnalysis
 from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.section import PageSection
 from attnlab.report.table import Table
 from attnlab.report.wording import format_interval
-from attnlab.stats.compare import summarize_cells
+from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compared import compare_cells
 from attnlab.stats.sequential import Looks
 from tests.support.synthetic import SPEC, made_up
 
@@ -34,9 +36,11 @@ def records(**changes: Any) -> list[dict[str, Any]]:
     return [{**run, **changes} for run in runs]
 
 
-def section(runs: list[dict[str, Any]]) -> PageSection | None:
-    table = summarize_cells(runs, SPEC)
-    return lengths_section(table, runs, spec=SPEC, colors=cell_colors(table))
+def section(runs: list[dict[str, Any]], spec: ComparisonSpec = SPEC) -> PageSection | None:
+    compared, analysis = compare_cells(runs, spec, order=()), LengthsAnalysis()
+    results = Results(compared, colors=cell_colors(compared.cells))
+    curves = analysis.estimate(results)
+    return analysis.section(curves, results) if curves else None
 
 
 def made(runs: list[dict[str, Any]]) -> PageSection:
@@ -70,8 +74,7 @@ def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
 def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
     assert "The same bytes are scored at every length." in made(records()).notes[0]
     rows, spec = records(), replace(SPEC, direction="max")
-    table = summarize_cells(rows, spec)
-    higher = lengths_section(table, rows, spec=spec, colors=cell_colors(table))
+    higher = section(rows, spec)
     assert higher is not None and all("higher is better" in plot.svg for plot in higher.plots)
     assert all("lower is better" in plot.svg for plot in made(rows).plots)
 
@@ -119,7 +122,7 @@ def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     rows = records()
     looked = replace(SPEC, looks=Looks(3, 12))
     table = summarize_cells(rows, looked)
-    corrected = lengths_section(table, rows, spec=looked, colors=cell_colors(table))
+    corrected = section(rows, looked)
     assert corrected is not None and "corrected for the looks" in corrected.notes[0] and "looks" not in made(rows).notes[0]
     row, line = table[0], table_of(corrected).rows[0]
     assert line.cells[3] == format_interval(row.value), "at the trained length that of the verdicts"
@@ -170,8 +173,7 @@ def test_lengths_are_doublings_apart_on_the_axis() -> None:
 def test_what_is_scored_at_a_length_is_that_of_the_data(data: str, words: str) -> None:
     runs = [{k.replace("bits_per_byte", "accuracy"): v for k, v in run.items()} for run in records(data=data)]
     spec = replace(SPEC, metric="accuracy", direction="max")
-    table = summarize_cells(runs, spec)
-    result = lengths_section(table, runs, spec=spec, colors=cell_colors(table))
+    result = section(runs, spec)
     assert result is not None
     (note,) = [note for note in result.notes if "not trained on" in note]
     assert words in note and [w in note for w in ("truncated", "generated")] == [w in words for w in ("truncated", "generated")]

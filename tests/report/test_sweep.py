@@ -10,10 +10,11 @@ import pytest
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
-from attnlab.report.sweep import _describe_shape, swept_path
+from attnlab.report.sweep import _describe_shape
 from attnlab.report.table import Table
 from attnlab.report.wording import format_value, value_heading
 from attnlab.stats.compare import runs_at_best, summarize_cells
+from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
 from tests.support.synthetic import INFO, made_up

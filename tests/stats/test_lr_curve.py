@@ -152,7 +152,7 @@ def test_a_cell_that_diverges_at_most_rates_is_said_to_diverge():
     ]
     cells = summarize(records)
     assert curve_of(cells["no_wo"]).problem is CurveProblem.TOO_FEW_VALUES
-    (warning,) = sweep_warnings([*cells.values()], SPEC)
+    (warning,) = sweep_warnings([*cells.values()], PATH)
     assert "diverged at 2 of its 3" in warning and "closer to its best" not in warning
 
 

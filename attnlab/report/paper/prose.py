@@ -18,9 +18,8 @@ from attnlab.report.paper.marks import legend
 from attnlab.report.paper.references import Citation
 from attnlab.report.paper.text import breakable, escape, sentences
 from attnlab.report.plots.learning import OTHER_NATS, CurvePanel
-from attnlab.report.trend import noun
 from attnlab.report.verdicts import note_on_batches
-from attnlab.report.wording import better, count, describe_baselines, describe_test, describe_verdict
+from attnlab.report.wording import better, count, describe_baselines, describe_test, describe_verdict, level_noun
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.paired import Difference, Interval
@@ -158,7 +157,7 @@ def trends_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
     """Return the caption of the table of trends."""
     slopes = [trend.slope for trend in trends if trend.slope]
     seeds = describe_seeds([slope.interval.n for slope in slopes])
-    levels, where = escape(noun(spec)), describe_test([cell for trend in trends for cell in trend.comparisons])
+    levels, where = escape(level_noun(spec)), describe_test([cell for trend in trends for cell in trend.comparisons])
     return sentences(
         f"Difference in {escape(metric_name(spec))} {where} from the baseline by {levels}, and its change per doubling of "
         f"{levels}: the mean over {seeds} of the slopes of lines over the logarithm of {levels}, "
@@ -189,10 +188,8 @@ def trend_figure_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
     seeds = describe_seeds([c.difference.interval.n for trend in trends for c in trend.comparisons if c.difference])
     where = describe_test([cell for trend in trends for cell in trend.comparisons])
     margin = f"; the band is the margin of equivalence, $\\pm{spec.margin:g}$" if spec.margin else ""
-    return (
-        f"Difference in {escape(metric_name(spec))} {where} from the baseline by {escape(noun(spec))}: means over {seeds}, "
-        f"with 95\\,\\% $t$-intervals{margin}."
-    )
+    of, levels = escape(metric_name(spec)), escape(level_noun(spec))
+    return f"Difference in {of} {where} from the baseline by {levels}: means over {seeds}, with 95\\,\\% $t$-intervals{margin}."
 
 
 def curves_caption(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> str:

@@ -22,8 +22,8 @@ from attnlab.report.plots.learning import learning_panels
 from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.report.render import render
 from attnlab.report.stored import FILE, load
-from attnlab.report.trend import noun, trend_lines
-from attnlab.report.wording import count
+from attnlab.report.trend import trend_lines
+from attnlab.report.wording import count, level_noun
 from attnlab.stats.compare import runs_at_best
 from attnlab.stats.factorial import FactorialResult
 
@@ -83,7 +83,8 @@ def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
     for stale in FIGURES:
         (folder / f"{stale}.pdf").unlink(missing_ok=True)
     cited = citations(page.records)
-    result = None if page.effects is None or page.effects.problem else page.effects
+    effects: FactorialResult | None = page.analysed.results.estimates.get("factorial")
+    result = None if effects is None or effects.problem else effects
     tables = _tables(page, result)
     drawn, notes = _figures(folder, page, result, curves)
     paragraphs, keys = prose.methods_paragraphs(page, cited, result)
@@ -155,7 +156,7 @@ def _figures(
             caption = prose.forest_caption(differences, cells, spec, of=escape(f"{title[:1].upper()}{title[1:]}"))
             drawn.append(_figure(page, name, caption, wide=False))
     if lines := trend_lines(page.results.trends, colors):
-        names = (noun(spec), f"difference in {prose.metric_name(spec)}")
+        names = (level_noun(spec), f"difference in {prose.metric_name(spec)}")
         figures.trends(folder / "trend.pdf", lines, labels=names, margin=spec.margin)
         drawn.append(_figure(page, "trend", prose.trend_figure_caption(page.results.trends, spec), wide=False))
     alike = runs_at_best(page.records, cells, spec)

@@ -1,0 +1,184 @@
+"""Analyses: what a study's page, terminal output and tables say beyond its table of verdicts.
+
+Each analysis is a class with one method for each place where its results are shown. The page, the terminal, the exported
+tables and the plan loop over the analyses of a study and know none of them. `BUILT_IN` lists attnlab's own with the condition
+under which a study has them; the key `analyses` of a study names others, which are found as variants are: by
+`attnlab.register_analysis`, by a path such as `ranks.py:RankCorrelation`, or by an entry point of the group
+`attnlab.analyses`. A study without an analysis imports none of its modules.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attnlab.errors import UserError, one_line
+from attnlab.registry import ANALYSES
+from attnlab.report.section import PageSection
+from attnlab.report.summary import Summary
+from attnlab.report.table import Table
+from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.compared import Compared
+from attnlab.stats.search import RunRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+    from attnlab.planning.plan import Plan
+
+logger = logging.getLogger(__name__)
+Estimate = TypeVar("Estimate")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an analysis reads: the results of a study, or of one of its tasks.
+
+    Attributes:
+        compared: The compared cells, with the trends and the alternatives that verdicts are corrected by.
+        stages: The runs that others start from.
+        curves: As `attnlab.load_curves` returns them; None at the terminal, which reads no curves.
+        colors: Cell -> color of its plots; empty at the terminal.
+        estimates: Name of an earlier analysis -> its estimate.
+    """
+
+    compared: Compared
+    stages: Sequence[RunRecord] = ()
+    curves: pandas.DataFrame | None = None
+    colors: Mapping[str, str] = field(default_factory=dict)
+    estimates: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> ComparisonSpec:
+        """The comparison of the study, or of the task."""
+        return self.compared.spec
+
+    @property
+    def cells(self) -> Sequence[CellSummary]:
+        """The cells, compared with their baselines, in the order of the grid."""
+        return self.compared.cells
+
+    @cached_property
+    def records(self) -> Sequence[RunRecord]:
+        """The compared runs, as `attnlab.load_runs` returns them; trials of a search are left out."""
+        return self.compared.compared_records
+
+
+class Analysis(Generic[Estimate]):
+    """Base class of analyses. Only `estimate` is required; what another method does not return is not shown."""
+
+    def notes(self, plan: Plan) -> Iterable[str]:
+        """Return sentences for the plan of a study that has this analysis.
+
+        Raises:
+            UserError: The study cannot be analysed in this way.
+        """
+        return ()
+
+    def estimate(self, results: Results) -> Estimate | None:
+        """Compute the analysis. None, or an empty list, if these results have nothing to show."""
+        raise NotImplementedError
+
+    def lines(self, estimate: Estimate, results: Results) -> Iterable[str | Table]:
+        """Return paragraphs and tables for the terminal."""
+        return ()
+
+    def section(self, estimate: Estimate, results: Results) -> PageSection | None:
+        """Return the section of the page."""
+        return None
+
+    def summarize(self, summary: Summary, estimate: Estimate, results: Results) -> Summary:
+        """Return the paragraph at the top of the page, given that of the verdicts and of earlier analyses."""
+        return summary
+
+    def frames(self, estimate: Estimate, results: Results) -> Mapping[str, pandas.DataFrame]:
+        """Return tables in full precision: name of a file without its ending -> data frame."""
+        return {}
+
+
+Condition = Callable[[Results], bool]
+
+# In the order of the page. A later one may read the estimates of earlier ones.
+BUILT_IN: Mapping[str, Condition] = {
+    "trend": lambda results: bool(results.spec.over),
+    "predictive_validity": lambda results: bool(results.spec.over),
+    "training_share": lambda results: results.curves is not None and bool(results.spec.baseline),
+    "factorial": lambda results: results.spec.factorial is not None,
+    "sweep": lambda results: results.spec.sweep is not None,
+    "lengths": lambda results: results.curves is not None and has_other_lengths(results.records),
+    "stages": lambda results: bool(results.stages),
+}
+
+
+def has_other_lengths(records: Sequence[RunRecord]) -> bool:
+    """Return True if runs have columns for scores at other lengths than that of the training, or for their absence."""
+    return any("_at/" in name or name.startswith("length.") for record in records[:1] for name in record)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The analyses of a study with what they found, ready to be shown."""
+
+    results: Results
+    found: Sequence[tuple[Analysis[Any], Any]]
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield the paragraphs and tables for the terminal."""
+        for analysis, estimate in self.found:
+            yield from analysis.lines(estimate, self.results)
+
+    def sections(self) -> list[PageSection]:
+        """Return the sections of the page."""
+        sections = (analysis.section(estimate, self.results) for analysis, estimate in self.found)
+        return [section for section in sections if section is not None]
+
+    def summarize(self, summary: Summary) -> Summary:
+        """Return the paragraph at the top of the page."""
+        for analysis, estimate in self.found:
+            summary = analysis.summarize(summary, estimate, self.results)
+        return summary
+
+    def frames(self) -> dict[str, pandas.DataFrame]:
+        """Return the tables in full precision, by the names of their files."""
+        return {
+            name: frame for analysis, estimate in self.found for name, frame in analysis.frames(estimate, self.results).items()
+        }
+
+
+def analyse(results: Results) -> Analysed:
+    """Compute the analyses of a study: attnlab's own, and those that it asks for.
+
+    One that is not imported here is left out with a warning: a record alone never decides which code runs.
+    """
+    found: list[tuple[Analysis[Any], Any]] = []
+    for name in (*(name for name, applies in BUILT_IN.items() if applies(results)), *results.compared.analyses):
+        analysis = known_analysis(name)
+        if analysis is None:
+            logger.warning("the analysis %s is left out: no imported file has it (attnlab report --imports FILE)", name)
+            continue
+        estimate = _estimate(name, analysis, results)
+        if estimate is not None and not (isinstance(estimate, list | tuple) and not estimate):
+            found.append((analysis, estimate))
+            results = replace(results, estimates={**results.estimates, name: estimate})
+    return Analysed(results, found)
+
+
+def _estimate(name: str, analysis: Analysis[Any], results: Results) -> Any:
+    """Return what an analysis finds. One of the user's that raises an exception is left out: the page has the rest."""
+    try:
+        return analysis.estimate(results)
+    except UserError:
+        raise
+    except Exception as error:
+        if ANALYSES.is_builtin(name):
+            raise
+        logger.warning("the analysis %s is left out: %s: %s", name, type(error).__name__, one_line(str(error)))
+        return None
+
+
+def known_analysis(name: str) -> Analysis[Any] | None:
+    """Return the analysis of a name; None if its class is in a file that is not imported here."""
+    return None if (cls := ANALYSES.imported(name)) is None else cls()
