@@ -17,7 +17,6 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError
-from attnlab.planning.analyses import analysis_notes
 from attnlab.planning.cell import Cell, Phase, Run
 from attnlab.planning.command import resolve_commands
 from attnlab.planning.confounds import confound_notes
@@ -49,8 +48,14 @@ from attnlab.planning.selection import is_selected
 from attnlab.planning.sizes import size_notes
 from attnlab.planning.stages import resolve_stages, test_text_notes
 from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
+from attnlab.registry import ANALYSES
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
+
+ANALYSIS_SECTIONS = {
+    "factorial": "factors",
+    "stages": "stages",
+}  # attnlab's own analyses with notes -> the section of the study
 
 
 @dataclass(frozen=True)
@@ -327,7 +332,7 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
         *baseline_notes(study, kept, planned.baseline_of, every=configs),
         *control_notes(study, kept, refusals={tuple(cell.axes.values()): None for cell in cells}),
         *direction_notes(metric, direction),
-        *analysis_notes(planned),
+        *_analysis_notes(planned),
         *margin_notes(study),
         *(rate_notes(margin) if estimand.name == "solve_rate" else share_notes(metric, margin)),
     ]
@@ -368,7 +373,7 @@ def _notes(
     """
     study, cells = planned.study, planned.cells
     yield from double_notes(study, resolved, planned.doubles, wanted)
-    yield from analysis_notes(planned)
+    yield from _analysis_notes(planned)
     yield from (f"{cell.name!r} is matched: {cell.matched}" for cell in cells if cell.matched)
     yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
     refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
@@ -395,6 +400,27 @@ def _notes(
         tasks = [resolution.task for _, resolution in kept]
         yield from search_notes(study, cells, resolver=resolver, tasks=tasks, goal_of=planned.metric_of)
         yield from search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
+
+
+def _analysis_notes(plan: Plan) -> Iterator[str]:
+    """Yield the notes of the analyses that a study has.
+
+    Raises:
+        UserError: The study names an analysis that does not exist, or cannot be analysed in this way.
+    """
+    study = plan.study
+    for name, section in ANALYSIS_SECTIONS.items():
+        if getattr(study, section):
+            yield from ANALYSES.get(name)().notes(plan)
+    for i, ref in enumerate(study.analyses):
+        if ANALYSES.is_builtin(ref):
+            message = f"expected an analysis of your own, got {ref!r}: a study has attnlab's own ones without being asked"
+            raise UserError(message, study.where("analyses", i))
+        try:
+            analysis = ANALYSES.get(ref, relative_to=study.folder)()
+        except UserError as error:
+            raise UserError(str(error), study.where("analyses", i)) from error
+        yield from analysis.notes(plan)
 
 
 def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:
