@@ -21,6 +21,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the study's own question)")
+    parser.add_repeatable("--imports", metavar="FILE", help="Python file with analyses of your own (repeatable)")
     parser.add_argument(
         "--paper", action="store_true", help="also write paper/: LaTeX tables, figures, methods, appendix, references"
     )
