@@ -23,6 +23,7 @@ The public interface is what this package, `attnlab.variants`, `attnlab.componen
 without notice.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from attnlab._version import __version__
@@ -90,6 +91,10 @@ _LAZY = {
     "register_task": "attnlab.registry",
     "register_variant": "attnlab.registry",
 }
+
+
+if not os.path.isabs(os.path.expanduser("~")):  # neither HOME nor an entry in the list of users, as in some containers
+    os.environ["HOME"] = "/"  # as Docker sets it: MLflow cannot be imported without a home
 
 
 def __dir__() -> list[str]:

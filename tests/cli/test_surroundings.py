@@ -76,6 +76,15 @@ def test_a_level_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) ->
     assert refused.value.where == f"{study}:3:20"
 
 
+def test_a_user_without_a_home_gets_one() -> None:
+    """MLflow asks for it at import, and so do the folders of data and state."""
+    code = "import os, pwd; pwd.getpwuid = {}.__getitem__; import attnlab; print(os.environ['HOME'], attnlab.__file__)"
+    for home in ({}, {"HOME": "relative"}, {"HOME": "/somewhere"}):
+        environment = {**{name: text for name, text in os.environ.items() if name != "HOME"}, **home}
+        shown = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+        assert shown.stdout.split()[0] == ("/somewhere" if "/somewhere" in home.values() else "/")
+
+
 def test_a_long_path_of_temporary_files_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * MAX_SOCKET_PATH)))
     with pytest.raises(UserError, match="set TMPDIR=/tmp"):
