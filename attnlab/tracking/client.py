@@ -20,7 +20,7 @@ from pathlib import Path
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
-from attnlab._util.database import is_postgresql, one_at_a_time, storage_url
+from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage_url
 from attnlab._util.files import causes, describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
@@ -211,12 +211,15 @@ def unavailable_reason(error: Exception) -> str | None:
     """Return why the store did not respond (unreachable, hanging, locked, overloaded), or None if it rejected the call."""
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
+    from sqlalchemy.exc import SQLAlchemyError
 
     if describe_disk_error(error) is not None or _is_permanent(error):  # MLflow reports both as temporary
         transient = False
     elif isinstance(error, MlflowException):  # also connection errors, which MLflow reports as status 500
         lost = getattr(error.__cause__, "connection_invalidated", False)  # set by SQLAlchemy
         transient = lost or error.get_http_status_code() in TRANSIENT_STATUS
+    elif isinstance(error, SQLAlchemyError):  # of the rollback of a call that lost its connection
+        transient = outage(error) is not None
     elif isinstance(error, HTTPError):  # artifact uploads
         transient = error.response is None or error.response.status_code in TRANSIENT_STATUS
     else:
@@ -333,6 +336,6 @@ def _is_record(run: Record) -> bool:
 
 
 @cache
-def _warn_of_damage(run_id: str, tag: str, reason: str) -> None:
+def _warn_of_damage(run_id: str, field: str, reason: str) -> None:
     """Warn once per process, because a report reads the records several times."""
-    logger.warning("ignoring MLflow run %s: its tag %s %s", run_id, tag, reason)
+    logger.warning("ignoring MLflow run %s: its %s %s", run_id, field if field == "time" else f"tag {field}", reason)

@@ -18,6 +18,7 @@ import requests
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
@@ -177,6 +178,8 @@ LOCKED = "(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]\n(Bac
         (OSError(errno.ENOSPC, "No space left on device"), None),
         (MlflowException("(sqlite3.OperationalError) database or disk is full", codes.TEMPORARILY_UNAVAILABLE), None),
         (REJECTED, None),
+        (OperationalError("ROLLBACK", {}, ConnectionError("server closed")), "(builtins.ConnectionError) server closed"),
+        (ProgrammingError("SELECT x", {}, ValueError("no column x")), None),
         (MlflowException("attempt to write a readonly database", codes.TEMPORARILY_UNAVAILABLE), None),
         (MlflowException("who are you", codes.UNAUTHENTICATED), None),
         (MlflowException("not you", codes.PERMISSION_DENIED), None),
