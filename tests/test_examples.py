@@ -111,7 +111,9 @@ def data_example(tmp_path: Path) -> Path:
     """A copy of `examples/my_data` with the token files, in folders of the same depth."""
     folder = tmp_path / "examples" / "my_data"
     shutil.copytree(ROOT / "examples" / "my_data", folder)
-    texts = [str(shutil.copy(ROOT / name, tmp_path)) for name in ("CHANGELOG.md", "CONTRIBUTING.md", "GLOSSARY.md")]
+    (tmp_path / "docs").mkdir()
+    names = ("docs/diagnostics.md", "CONTRIBUTING.md", "GLOSSARY.md")
+    texts = [str(shutil.copy(ROOT / name, tmp_path / name)) for name in names]
     load_file(folder / "make_tokens.py").main(texts, folder)
     return folder
 

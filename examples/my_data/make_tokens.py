@@ -1,6 +1,6 @@
 """Write the files that the task `tokens` reads, with a byte-level BPE tokenizer that is trained on the first text.
 
-    python examples/my_data/make_tokens.py CHANGELOG.md CONTRIBUTING.md GLOSSARY.md
+    python examples/my_data/make_tokens.py docs/diagnostics.md CONTRIBUTING.md GLOSSARY.md
 
 The three arguments are the texts of train, valid and test. The files are written next to this script: `train.uint16.bin`,
 `valid.uint16.bin`, `test.uint16.bin`, `tokenizer.json`, and `token_bytes.txt`, with which bits per byte are exact.

@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 
 PAGES = [path.relative_to(ROOT).as_posix() for path in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md")]
 EXAMPLES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "examples").iterdir()) if path.is_dir()]
-TEXTS = ("CHANGELOG.md", "CONTRIBUTING.md", "GLOSSARY.md")  # that some examples read
+TEXTS = ("docs/diagnostics.md", "CONTRIBUTING.md", "GLOSSARY.md")  # that some examples read
 
 
 def code_of_page(page: str) -> list[Code]:
@@ -50,7 +50,8 @@ def test_the_code_of_a_page_is_executed_in_its_order(page: str, shell: Shell, re
 def test_the_commands_of_an_example_are_executed(example: str, shell: Shell, request: pytest.FixtureRequest) -> None:
     """Each where it says: in the folder of the example, or in that of the repository if it names the example's."""
     for name in TEXTS:
-        shutil.copy(ROOT / name, shell.folder)
+        (shell.folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, shell.folder / name)
     shutil.copytree(ROOT / example, shell.folder / example)
     if example in WORLDS:
         WORLDS[example](shell, request)
