@@ -32,6 +32,7 @@ from attnlab.tracking.history import (
     key_of_record,
     latest_plan,
     planned_entry,
+    present_version,
     read_history,
 )
 from attnlab.tracking.left_out import RESULTS, left_out_runs, withdrawn_records
@@ -150,13 +151,17 @@ def _renamed(seen: Sequence[Seen], study: str, present: Mapping[str, set[int]], 
 
 
 def _retried(history: Sequence[Entry], study: str, cells: Cells, pairs: Pairs) -> tuple[tuple[str, str, int], ...]:
-    """Return (cell, baseline, number of earlier configurations) of pairs that a study judged with other configurations."""
+    """Return (cell, baseline, number of earlier configurations) of pairs that a study judged with other configurations.
+
+    An upgrade of attnlab is no other configuration, although it changes all keys.
+    """
+    version = present_version()
     present: dict[str, set[str]] = {}
     for key, (name, _) in cells.items():
         present.setdefault(name, set()).add(key)
     earlier: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for entry in history:
-        if entry.study != study or entry.event is not Event.JUDGED:
+        if entry.study != study or entry.event is not Event.JUDGED or entry.version not in ("", version):
             continue
         judged: dict[str, list[tuple[str, Seeds]]] = {}
         for key, (name, seeds) in entry.cells.items():
@@ -228,4 +233,4 @@ def record_table(study: str, *, time: int, root: str | Path | None = None) -> No
     client, experiment = recorded
     if questions := decode_questions(experiment):
         cells = cells_of(search_runs(client, experiment.experiment_id))
-        append_history(client, [Entry(Event.JUDGED, study, time, cells, questions[-1])], runs_folder(root))
+        append_history(client, [Entry(Event.JUDGED, study, time, cells, questions[-1], present_version())], runs_folder(root))

@@ -56,6 +56,7 @@ class Entry:
         time: In milliseconds since the epoch.
         cells: Key of a configuration (`configuration_key`) -> name of its cell in the study, and the seeds.
         question: As `attnlab.tracking.tags.question` returns it, of a table that was judged; else None.
+        version: Of attnlab, of a table that was judged; keys of other versions are those of other configurations.
     """
 
     event: Event
@@ -63,6 +64,7 @@ class Entry:
     time: int
     cells: Mapping[str, tuple[str, tuple[int, ...]]]
     question: Mapping[str, Any] | None = field(default=None)
+    version: str = ""
 
     def pack(self) -> dict[str, str]:
         """Return the tags that store this entry; equal entries of different times have the same tags. The last one is `.0`."""

@@ -107,3 +107,4 @@ class HistoryEntry:
     time: Time
     cells: dict[str, tuple[str, list[Whole]]]
     question: Question | None = None
+    version: str = ""

@@ -245,6 +245,15 @@ def test_a_configuration_that_is_changed_after_a_look_is_named_and_corrected_for
     assert corrections(cells["narrow"]) == [VerdictKind.INCONCLUSIVE]
 
 
+def test_an_upgrade_of_attnlab_is_no_change_of_the_configuration(root: Path) -> None:
+    scores = {"dense": some(DENSE, 0, 1, 2), "narrow": LUCKY}
+    store_study(root, "small", scores)
+    key = {cell: f"{number:012x}" for number, cell in enumerate(scores)}
+    judged = Entry(Event.JUDGED, "small", 500, {key[cell]: (cell, (0, 1, 2)) for cell in scores}, QUESTION, "0.7.0")
+    append_history(connect(root), [judged], root)
+    assert not page_of(root)[0].retried
+
+
 # ---------------------------------------------------------------- a part of a study
 
 
