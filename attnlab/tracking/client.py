@@ -26,7 +26,7 @@ from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.relocation import relocate_artifacts, require_inside
-from attnlab.tracking.schema import misfit_of_run, misfit_of_times
+from attnlab.tracking.schema import misfit_of_record
 from attnlab.tracking.tag_names import STUDY_TAG
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def log_batch(
 
 def is_study(experiment: Experiment) -> bool:
     """Return whether an experiment belongs to attnlab. Those of versions before 0.4.0 have the view but not ``STUDY_TAG``."""
-    return STUDY_TAG in experiment.tags or VIEW_TAG in experiment.tags
+    return isinstance(experiment.name, str) and (STUDY_TAG in experiment.tags or VIEW_TAG in experiment.tags)
 
 
 def search_studies(client: MlflowClient) -> list[Experiment]:
@@ -329,13 +329,13 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
 def _is_record(run: Record) -> bool:
     if "attnlab.fingerprint" not in run.data.tags:
         return False
-    misfit = misfit_of_run(run.data.tags) or misfit_of_times(run.info.start_time, run.info.end_time)
+    misfit = misfit_of_record(run)
     if misfit is not None:
-        _warn_of_damage(run.info.run_id, *misfit)
+        _warn_of_damage(run.info.run_id, misfit)
     return misfit is None
 
 
 @cache
-def _warn_of_damage(run_id: str, field: str, reason: str) -> None:
+def _warn_of_damage(run_id: str, misfit: str) -> None:
     """Warn once per process, because a report reads the records several times."""
-    logger.warning("ignoring MLflow run %s: its %s %s", run_id, field if field == "time" else f"tag {field}", reason)
+    logger.warning("ignoring MLflow run %s: its %s", run_id, misfit)

@@ -55,7 +55,8 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     curves: Curves = {}
     with create_engine(uri, poolclass=NullPool).connect() as connection:
         for run_id, key, step, value, is_nan in connection.execute(query):
-            if run_id in run_ids and is_curve(key):
+            is_point = isinstance(key, str) and isinstance(step, int) and isinstance(value, int | float)  # SQLite: of any type
+            if run_id in run_ids and is_point and is_curve(key):
                 curves.setdefault((run_id, key), []).append((step, float("nan") if is_nan else restored(value)))
     return curves
 

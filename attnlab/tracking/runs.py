@@ -29,7 +29,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.curves import read_curves
-from attnlab.tracking.schema import misfit_of_times, require_study
+from attnlab.tracking.schema import is_time, require_study
 from attnlab.tracking.summary import final_metrics
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tag_names import DOUBLES_TAG, QUESTIONS_TAG
@@ -122,9 +122,7 @@ def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
 
 
 def _utc(milliseconds: int | None) -> datetime | None:
-    return (
-        None if milliseconds is None or misfit_of_times(milliseconds) else datetime.fromtimestamp(milliseconds / 1_000, tz=UTC)
-    )
+    return datetime.fromtimestamp(milliseconds / 1_000, tz=UTC) if milliseconds is not None and is_time(milliseconds) else None
 
 
 @describe_in("COST METRICS")

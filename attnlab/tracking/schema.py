@@ -17,7 +17,7 @@ from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment
+    from mlflow.entities import Experiment, Run
     from pydantic import TypeAdapter
 
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
@@ -25,17 +25,36 @@ SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
 
 
+def misfit_of_record(run: Run) -> str | None:
+    """Return in one line which field of a run's record does not fit the schema, and why; None if all do."""
+    info, data = run.info, run.data
+    kinds: tuple[tuple[str, Mapping[str, Any], Any], ...] = (
+        ("tag", data.tags, str),
+        ("parameter", data.params, str),
+        ("metric", data.metrics, int | float),
+    )
+    for kind, fields, types in kinds:
+        if odd := _of_another_type(fields, types):
+            return f"{kind} {odd}"
+    if not isinstance(info.run_name, str | None):
+        return f"name is damaged: got {info.run_name!r:.60}"
+    for time in (info.start_time, info.end_time):
+        if not (time is None or is_time(time)):
+            return f"time is damaged: expected milliseconds since 1970 up to the year 9999, got {time!r:.60}"
+    misfit = misfit_of_run(data.tags)
+    return misfit and f"tag {' '.join(misfit)}"
+
+
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a run's record that does not fit the schema, and why; None if all do."""
     return _misfit(tags, _run_tags()) or _unreadable_config(tags)
 
 
-def misfit_of_times(*times: int | None) -> Checked | None:
-    """Return what is wrong with the times of a run, in milliseconds since the epoch, if Python has no date for one of them."""
+def is_time(value: object) -> bool:
+    """Return whether Python has a date for a time in milliseconds since the epoch."""
     from attnlab.tracking.record_types import MAX_TIME
 
-    outside = [time for time in times if time is not None and not 0 <= time <= MAX_TIME]
-    return ("of its times", f"is damaged: expected at most that of the year 9999, got {outside[0]}") if outside else None
+    return isinstance(value, int) and 0 <= value <= MAX_TIME
 
 
 def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:
@@ -49,14 +68,21 @@ def require_study(experiment: Experiment) -> Experiment:
     Raises:
         UserError: a tag of it does not fit the schema.
     """
-    if misfit := misfit_of_study(experiment.tags):
-        raise UserError(f"cannot use the record of the study {experiment.name!r}: its tag {' '.join(misfit)}", "MLflow")
+    odd = _of_another_type(experiment.tags, str) or " ".join(misfit_of_study(experiment.tags) or ())
+    if odd:
+        raise UserError(f"cannot use the record of the study {experiment.name!r}: its tag {odd}", "MLflow")
     return experiment
 
 
 def require_entry(fields: Mapping[str, Any]) -> None:
     """Raise `ValueError` if the fields are not those of an entry of ``attnlab.tracking.history``."""
     _history_entry().validate_python(fields)
+
+
+def _of_another_type(fields: Mapping[Any, Any], types: Any) -> str:
+    """Return which field is not a text with a value of these types; "" if all are: a column of SQLite holds any type."""
+    odd = (item for item in fields.items() if not (isinstance(item[0], str) and isinstance(item[1], types)))
+    return next((f"{name!r:.60} is damaged: got {value!r:.60}" for name, value in odd), "")
 
 
 def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdapter[Any]]]) -> Checked | None:

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import sqlite3
 import zlib
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,14 @@ from attnlab.errors import UserError
 from attnlab.study.run import run
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.calls import Call, call_tags
+from attnlab.tracking.client import _warn_of_damage
 from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside
-from attnlab.tracking.runs import load_runs
-from attnlab.tracking.schema import misfit_of_run, misfit_of_study, misfit_of_times
+from attnlab.tracking.runs import load_curves, load_runs
+from attnlab.tracking.schema import is_time, misfit_of_run, misfit_of_study
+from tests.support.stored_studies import store_study
 
+OF_A_RUN = "run_uuid = (SELECT run_uuid FROM runs WHERE name = 'dense s0')"
 COMMAND = {"command": "a {kind}", "values": {"kind": 1}, "env": {}, "files": {}}
 OWN = {"task": {"name": "pydocs"}, "data": "", "train": {}, "evaluate": {}, "variant": {"name": "dense"}, "seed": 0}
 RUN = {
@@ -156,9 +161,56 @@ def test_a_call_without_its_study_file_is_named() -> None:
     assert misfit is not None and misfit[0] == "attnlab.call."
 
 
-def test_times_that_are_no_dates_are_named() -> None:
-    assert misfit_of_times(1795707156763, None) is None
-    assert misfit_of_times(2**62) is not None and misfit_of_times(1, -1) is not None
+@pytest.mark.parametrize(("time", "good"), [(1795707156763, True), (2**62, False), (-1, False), ("x", False), (b"x", False)])
+def test_times_that_are_no_dates_are_told(time: object, good: bool) -> None:
+    assert is_time(time) == good
+
+
+DAMAGES: dict[str, tuple[list[object], str]] = {  # column -> values that it cannot have, and what has them
+    "runs.name": ([b"\xff"], "name = 'dense s0'"),
+    "runs.start_time": (["x", b"\xff", 2**62, -5], "name = 'dense s0'"),
+    "runs.end_time": (["x"], "name = 'dense s0'"),
+    "tags.key": ([b"\xff"], f"key = 'attnlab.seed' AND {OF_A_RUN}"),
+    "tags.value": ([None, b"\xff"], f"key = 'attnlab.seed' AND {OF_A_RUN}"),
+    "latest_metrics.key": ([b"\xff"], OF_A_RUN),
+    "latest_metrics.value": (["x"], OF_A_RUN),
+    "experiment_tags.key": ([b"\xff"], "key = 'attnlab.questions'"),
+    "experiment_tags.value": ([None, b"\xff"], "key = 'attnlab.questions'"),
+}
+
+
+@pytest.mark.parametrize("column", DAMAGES)
+def test_a_damaged_column_is_named_in_one_line(
+    column: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column of SQLite holds values of any type."""
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    store_study(root, "s", {"dense": {0: 1.0, 1: 1.1}, "no_wo": {0: 1.2, 1: 1.4}})
+    table, name = column.split(".")
+    values, place = DAMAGES[column]
+    for value in values:
+        with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+            before = database.execute(f"SELECT rowid, {name} FROM {table} WHERE {place}").fetchall()
+            assert before
+            database.execute(f"UPDATE {table} SET {name} = ? WHERE {place}", (value,))
+        _warn_of_damage.cache_clear()
+        code, error = main(["verdict", "s"]), capsys.readouterr().err
+        assert code == (2 if table == "experiment_tags" else 0) and error.count("damaged") == 1, (value, error)
+        with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+            database.executemany(f"UPDATE {table} SET {name} = ? WHERE rowid = ?", [pair[::-1] for pair in before])
+    assert main(["verdict", "s"]) == 0
+
+
+def test_damaged_points_of_a_curve_are_left_out(root: Path) -> None:
+    store_study(root, "s", {"dense": {0: 1.0}})
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    run_id = str(load_runs("s", root)["run_id"][0])
+    for step in range(4):
+        client.log_metric(run_id, "curve/loss", 1.0, step=step, timestamp=step)
+    with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+        for step, change in ((1, "key = x'ff2fff'"), (2, "value = 'x'"), (3, "step = x'ff'")):
+            database.execute(f"UPDATE metrics SET {change} WHERE key = 'curve/loss' AND step = {step}")
+    assert list(load_curves("s", root)["step"]) == [0]
 
 
 def test_damaged_entries_of_the_history_are_left_out() -> None:
