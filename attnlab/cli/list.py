@@ -5,14 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnlab._util.plural import count
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import print_table, print_text, relative
-
-if TYPE_CHECKING:
-    from attnlab.tasks.proxy_validity import ProxyValidity
+from attnlab.cli._printing import print_table, relative
 
 HELP = "list variants, components, positions, tasks, models, optimizers and backends, or the keys of a study file"
 REGISTRIES = ("variants", "components", "positions", "tasks", "models", "optimizers", "backends")
@@ -44,7 +40,7 @@ def main(arguments: Namespace) -> int:
 
 def print_registry(kind: str) -> None:
     """Print the table of one of `REGISTRIES`."""
-    from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, VARIANTS
+    from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS
 
     if kind == "variants":
         headings = ["variant", "options", "roles", "position hooks", "default position", "memory", "backends", "components"]
@@ -57,7 +53,8 @@ def print_registry(kind: str) -> None:
         headings = ["position", "options", "hook", "paper", "defined in"]
         print_table(headings, [_describe(POSITIONS, name) for name in POSITIONS.names()], wrap=WRAPPED)
     elif kind == "tasks":
-        _print_tasks()
+        headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
+        print_table(headings, [_describe(TASKS, name) for name in TASKS.names()], wrap=WRAPPED)
     elif kind == "models":
         print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()])
     elif kind == "optimizers":
@@ -65,34 +62,6 @@ def print_registry(kind: str) -> None:
         print_table(headings, [_describe(OPTIMIZERS, name) for name in OPTIMIZERS.names()], wrap=WRAPPED)
     else:
         print_table(["backend", "on this machine"], _backends())
-
-
-def _print_tasks() -> None:
-    """Print the tasks, with the predictive validity of those for which a study has measured it."""
-    from attnlab.registry import TASKS
-    from attnlab.tasks.proxy_validity import load_records, widest_record
-
-    headings = ["task", "options", "kind", "role", "metric", "better", "keeps sign", "defined in"]
-    records = load_records()
-    known = {name: record for name in TASKS.names() if (record := widest_record(name, records))}
-    rows = []
-    for name in TASKS.names():
-        *fields, place = _describe(TASKS, name)
-        rows.append([*fields, describe_validity(known[name]) if name in known else "-", place])
-    print_table(headings, rows, wrap=WRAPPED)
-    for name, record in known.items():
-        print_text(
-            f"keeps sign ({name}): of {count(record.verdicts, 'verdict')} on pairs of {record.cells} variants at the lower "
-            f"{record.axis}, the share with the same sign at the higher one, and the 95 % interval of that probability "
-            f"(study {record.study}, {count(record.seeds, 'seed')} each)"
-        )
-
-
-def describe_validity(record: ProxyValidity) -> str:
-    """Return a record as in "0.93 [0.78, 0.98], 100 to 900 steps"."""
-    low, high = record.interval
-    unit = record.axis.rpartition(".")[2]
-    return f"{record.share:.2f} [{low:.2f}, {high:.2f}], {record.lower:,g} to {record.higher:,g} {unit}"
 
 
 def _describe(registry: Any, name: str) -> list[str]:
