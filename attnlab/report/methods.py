@@ -119,7 +119,12 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         else:
             client.download_artifacts(str(newest["run_id"]), "study.yaml", folder)
         # The file may state another name than the record, or none: `--set study=...` names a study, too.
-        text, study = path.read_text(encoding="utf-8"), read_study(path, sets={"study": experiment.name})
+        text = path.read_text(encoding="utf-8")
+        try:
+            study = read_study(path, sets={"study": experiment.name})
+        except UserError as error:  # its place is a copy that is deleted
+            place = f"the recorded study file of {experiment.name!r}"
+            raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None
     axes = tuple(study.grid) or ("variant",)
     if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)

@@ -25,7 +25,7 @@ from attnlab._util.files import causes, describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.tracking.relocation import relocate_artifacts, require_inside
+from attnlab.tracking.relocation import relocate_artifacts, require_inside, require_of_run
 from attnlab.tracking.schema import misfit_of_record
 from attnlab.tracking.tag_names import STUDY_TAG
 
@@ -152,8 +152,9 @@ class _ReadingClient:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with readable_errors(self._uri):
-                if name in ON_ARTIFACTS and is_local(self._root):  # of a shared store, another machine may have the folder
-                    require_inside(self._client.get_run(args[0]).info.artifact_uri, self._root)
+                if name in ON_ARTIFACTS:
+                    location = self._client.get_run(args[0]).info.artifact_uri
+                    require_inside(location, self._root) if is_local(self._root) else require_of_run(location, args[0])
                 return method(*args, **kwargs)
 
         return call

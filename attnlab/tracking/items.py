@@ -5,13 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG
 from attnlab.tracking.client import connect, is_local, runs_folder, search_runs
-from attnlab.tracking.relocation import require_inside
+from attnlab.tracking.relocation import require_inside, require_of_run
 from attnlab.tracking.runs import find_experiment
 
 if TYPE_CHECKING:
@@ -65,11 +64,8 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
 
 def _local_path(record: Record, root: Path) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    location = str(record.info.artifact_uri)
-    if not is_local(root):
-        folder = Path(unquote(urlparse(location).path)) if location.startswith("file:") else None
-    else:
-        folder = require_inside(location, root)
+    location, run_id = str(record.info.artifact_uri), record.info.run_id
+    folder = require_inside(location, root) if is_local(root) else require_of_run(location, run_id)
     return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
 
 

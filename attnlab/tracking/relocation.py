@@ -8,6 +8,7 @@ in the database, where the clients, ``mlflow server`` and the UI read it.
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -64,12 +65,33 @@ def require_inside(location: str | None, root: Path) -> Path | None:
         return None
     if address.scheme not in ("", "file"):
         raise UserError(f"expected artifacts in the runs folder, got those of {address.scheme}://{address.netloc}", "mlflow.db")
-    folder, artifacts = Path(unquote(address.path)), root.resolve() / "artifacts"
-    inside = [folder, *(path for path in folder.rglob("*") if path.is_symlink())]
-    for path in inside:
-        if not path.resolve().is_relative_to(artifacts):
-            raise UserError(f"expected artifacts in {artifacts}, got {path}, which leads to {path.resolve()}", "mlflow.db")
+    folder = Path(unquote(address.path))
+    _require_below(root.resolve() / "artifacts", folder, where="mlflow.db")
     return folder
+
+
+def require_of_run(location: str | None, run_id: str) -> Path | None:
+    """Return the folder of a run's artifacts if a server names one on this machine, as on a shared disk; None: it keeps them.
+
+    Raises:
+        UserError: the folder is not one that MLflow makes for this run, or a link in it leads elsewhere: a server must not
+            decide which files of this machine are read or written.
+    """
+    address = urlparse(location or "")
+    if address.scheme not in ("", "file"):
+        return None
+    folder = Path(unquote(address.path))
+    if not re.fullmatch("[0-9a-f]{32}", run_id) or folder.parts[-2:] != (run_id, "artifacts"):
+        raise UserError(f"expected the artifacts of the run {run_id} in .../{run_id}/artifacts, got {folder}", "MLflow")
+    _require_below(folder.resolve(), folder, where="MLflow")
+    return folder
+
+
+def _require_below(top: Path, folder: Path, *, where: str) -> None:
+    """Raise a `UserError` if a folder, or the target of a link in it, is not in the folder ``top``."""
+    for path in [folder, *(path for path in folder.rglob("*") if path.is_symlink())]:
+        if not path.resolve().is_relative_to(top):
+            raise UserError(f"expected artifacts in {top}, got {path}, which leads to {path.resolve()}", where)
 
 
 def _earlier_root(location: str) -> Path | None:

@@ -14,13 +14,14 @@ from mlflow import MlflowClient
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
+from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.calls import Call, call_tags
-from attnlab.tracking.client import _warn_of_damage
+from attnlab.tracking.client import _warn_of_damage, connect
 from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
-from attnlab.tracking.relocation import require_inside
-from attnlab.tracking.runs import load_curves, load_runs
+from attnlab.tracking.relocation import require_inside, require_of_run
+from attnlab.tracking.runs import find_experiment, load_curves, load_runs
 from attnlab.tracking.schema import is_time, misfit_of_run, misfit_of_study
 from tests.support.stored_studies import store_study
 
@@ -247,6 +248,52 @@ def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
     (inside / "study.yaml").symlink_to("/etc/hostname")
     with pytest.raises(UserError, match="/etc/hostname"):
         require_inside(str(inside), tmp_path)
+
+
+def test_a_server_names_only_folders_that_mlflow_makes(tmp_path: Path) -> None:
+    run_id = "0a" * 16
+    folder = tmp_path / "shared" / run_id / "artifacts"
+    folder.mkdir(parents=True)
+    assert require_of_run(folder.as_uri(), run_id) == require_of_run(str(folder), run_id) == folder
+    for location in ("mlflow-artifacts:/1/2", "s3://bucket/x", "https://elsewhere/x"):
+        assert require_of_run(location, run_id) is None
+    for location, of in (("file:///etc", run_id), ("/etc", run_id), (f"{folder.as_uri()}/..", run_id), (str(folder), "shared")):
+        with pytest.raises(UserError, match="expected the artifacts of the run"):
+            require_of_run(location, of)
+    (folder / "study.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(UserError, match="/etc/hostname"):
+        require_of_run(str(folder), run_id)
+
+
+def test_files_that_a_strangers_server_names_are_not_packed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{(root / 'mlflow.db').rename(tmp_path / 'elsewhere.db')}")
+    monkeypatch.chdir(tmp_path)
+    store_study(root, "s", {"dense": {0: 1.0, 1: 1.1}, "no_wo": {0: 1.2, 1: 1.4}})
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "key").write_text("secret", encoding="utf-8")
+    with closing(sqlite3.connect(tmp_path / "elsewhere.db")) as database, database:
+        database.execute("UPDATE runs SET artifact_uri = ?", (private.as_uri(),))
+    assert main(["bundle", "s"]) == 2 and str(private) in capsys.readouterr().err
+    assert main(["verdict", "s"]) == 0
+    with closing(sqlite3.connect(tmp_path / "elsewhere.db")) as database, database:
+        database.execute("UPDATE experiments SET artifact_location = 'ab/../..' WHERE name = 's'")
+        database.execute("DELETE FROM experiment_tags WHERE key LIKE 'attnlab.study_file.%' OR key LIKE 'attnlab.call.%'")
+    assert main(["report", "s"]) == 2 and str(private) in capsys.readouterr().err
+    assert [path.name for path in private.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "study: [", "study: s\nnone: 1\n"])
+def test_a_recorded_study_file_that_cannot_be_used_is_named_by_its_study(text: str, root: Path) -> None:
+    store_study(root, "s", {"dense": {0: 1.0}})
+    for tag, content in call_tags(Call("attnlab run s.yaml", "s.yaml", text, time=2_000), number=0).items():
+        connect(root).set_experiment_tag(find_experiment(connect(root), "s").experiment_id, tag, content)
+    with pytest.raises(UserError) as refused:
+        load_study_info(load_runs("s", root), root=root)
+    assert "recorded study file of 's'" in str(refused.value) and "tmp" not in str(refused.value).replace(str(root), "")
 
 
 def test_a_strangers_record_is_read_as_data(
