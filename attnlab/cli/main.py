@@ -55,13 +55,6 @@ VERBS = (
     "profile",
     "data",
 )
-RENAMED = {  # old spelling -> new
-    "maps": "attention-maps",
-    "list keys": "list config",
-    "--until-settled": "--until-conclusive",
-    "--no-baselines": "--no-reference-scores",
-    "--shipped": "--torch-defaults",
-}
 EPILOG = "Runs are stored in ./runs (or ATTNLAB_RUNS), data sets in the user's cache folder (or ATTNLAB_DATA)."
 
 
@@ -77,7 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _collect_garbage_less_often()
         _escape_what_the_terminal_cannot_show()
     try:
-        check_spelling(words)
         arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
         with log_to(_print_line), redirect_stdout(cast(TextIO, EscapingStream(sys.stdout))):
             return arguments.main(arguments)
@@ -113,14 +105,6 @@ def build_parser() -> Parser:
         verb.add_argument("--debug", action="store_true", help="show the traceback of an error")
         verb.set_defaults(main=module.main)
     return parser
-
-
-def check_spelling(words: Sequence[str]) -> None:
-    """Raise `UserError` if a verb, kind or flag has its old name."""
-    verb = f"{' '.join(words[:2])} "
-    for old, new in RENAMED.items():
-        if old in words if old.startswith("--") else verb.startswith(f"{old} "):
-            raise UserError(f"renamed to {new}", old)
 
 
 def _open_closed_streams() -> None:

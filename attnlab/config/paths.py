@@ -5,7 +5,7 @@ from typing import Any
 
 from attnlab.config.run import PARTS, RunConfig, set_path
 from attnlab.config.types import WITH
-from attnlab.config.validation import RENAMED, check_part, field_names
+from attnlab.config.validation import check_part, field_names
 from attnlab.config.yaml import Where
 from attnlab.errors import UserError, nearest
 
@@ -55,9 +55,6 @@ def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
     parent, _, end = path.rpartition(".")
     if path in paths or parent in (*NAMED, OPTIMIZER, *(f"{part}.{name}" for part in parts for name in NAMED)):
         return
-    renamed = ".".join(filter(None, (parent, RENAMED.get(end, ""))))
-    if end in RENAMED and renamed in paths:
-        raise UserError(f"{path} is now called {renamed}", place)
     same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
     near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(end, paths) or nearest(path, paths)
     expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"

@@ -21,7 +21,7 @@ from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import StudySource, assignment
 from attnlab.config.sweep_checks import check_sweep
 from attnlab.config.tasks import check_tasks
-from attnlab.config.validation import FILLED_IN, RENAMED, check_part, field_names, unknown_key, validate
+from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
 from attnlab.errors import UserError
 
@@ -56,11 +56,6 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         written, source_map = read(path, what="a study")
     folder, files = (path.parent, (path.resolve(),)) if path else (Path(), ())
     fields, source_map = with_included(written, source_map, folder=folder, ancestors=files)
-
-    for key, value in sets.items():
-        section = key.partition(".")[0]
-        if RENAMED.get(section) in StudyConfig.model_fields:
-            raise UserError(f"{section} is now called {RENAMED[section]}", assignment(key, value))
 
     # Split the assignments into those over the study itself and those over the base.
     assignable = set(StudyConfig.model_fields).difference(NOT_ASSIGNED)

@@ -281,12 +281,8 @@ class RunConfig(Section):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the configuration that ``to_json`` wrote, in this version or an earlier one."""
-        fields = json.loads(text)
-        model = fields.get("model") if isinstance(fields, dict) else None
-        if isinstance(model, dict) and "activation" in model:  # until 0.6
-            model["feed_forward"] = model.pop("activation")
-        return cls.model_validate(fields)
+        """Return the configuration that ``to_json`` wrote."""
+        return cls.model_validate(json.loads(text))
 
     def value(self, path: str) -> Any:
         """Return the value of a field: ``config.value("train.lr")``."""

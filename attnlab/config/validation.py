@@ -10,18 +10,6 @@ from attnlab.errors import UserError, nearest
 M = TypeVar("M", bound=BaseModel)
 
 FILLED_IN = ("seed", "sources", "packages", "data", "fingerprint")  # fields of a run that the plan sets, not a study file
-# Keys of earlier versions -> their names today. An old key is an error that gives the new name.
-RENAMED = {
-    "accumulate": "gradient_accumulation",
-    "activation": "feed_forward",
-    "baselines": "reference_scores",
-    "checkpoint_activations": "activation_checkpointing",
-    "clip": "grad_clip",
-    "memory": "mem_len",
-    "processes": "processes_per_run",
-    "select": "checkpoint_selection",
-    "tied": "tie_embeddings",
-}
 # Errors that are allowed in a part of a configuration: they depend on other fields.
 PARTIAL = frozenset({"missing", "conflict"})
 
@@ -132,8 +120,6 @@ def _inside(loc: Loc) -> str:
 
 def unknown_key(name: str, known: list[str], loc: Loc) -> str:
     """Return the message for a key that is not among ``known``, the keys that ``loc`` can have."""
-    if RENAMED.get(name) in known:
-        return f"{'.'.join(map(str, (*loc, name)))} is now called {RENAMED[name]}"
     expectation = f"expected one of {', '.join(known)}"
     return f"unknown key {name!r}{_inside(loc)}{nearest(name, known, anywhere=True)}: {expectation}"
 

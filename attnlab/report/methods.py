@@ -61,7 +61,7 @@ class StudyInfo:
         search: Its search, if it has one.
         reference_scores: Scores of methods without a network on the same data.
         skipped: (name, reason) of the cells that the study leaves out.
-        calls: The calls that ran it, as recorded; empty for a study of an older version.
+        calls: The calls that ran it, as recorded.
         selection: The choice of its records.
         changes: The changed fields of earlier comparisons of the same runs, as `describe_changes_of` returns them.
         uncertainty: The uncertainty of each difference, split into seeds and test items.

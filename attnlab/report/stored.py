@@ -76,7 +76,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def stored_version(folder: Path) -> str:
-    """Return the version of attnlab that wrote a report; "" if it has no `report.json`, as before version 0.4.
+    """Return the version of attnlab that wrote a report; "" if it has no `report.json`.
 
     Raises:
         UserError: the file is damaged.

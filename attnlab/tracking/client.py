@@ -280,8 +280,8 @@ def log_batch(
 
 
 def is_study(experiment: Experiment) -> bool:
-    """Return whether an experiment belongs to attnlab. Those of versions before 0.4.0 have the view but not ``STUDY_TAG``."""
-    return isinstance(experiment.name, str) and (STUDY_TAG in experiment.tags or VIEW_TAG in experiment.tags)
+    """Return whether an experiment belongs to attnlab."""
+    return isinstance(experiment.name, str) and STUDY_TAG in experiment.tags
 
 
 def search_studies(client: MlflowClient) -> list[Experiment]:

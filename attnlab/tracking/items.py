@@ -22,8 +22,7 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     """Return the score of each item of ``test`` of each completed run of a study.
 
     An item is a document, or a segment of a text (of long texts up to 1,024 runs of consecutive segments). Two runs that are
-    tested in the same way have the same items in the same order, so they can be compared item by item. Runs of versions before
-    0.5.0 have no items.
+    tested in the same way have the same items in the same order, so they can be compared item by item.
 
     Args:
         study: the study's name.

@@ -16,7 +16,7 @@ from attnlab.tracking.runs import find_experiment, recorded_experiment
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
-ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and (since 0.5.0) the time of the announcement, as JSON
+ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and the time of the announcement, as JSON
 JUDGED_TAG = "attnlab.judged"  # number of seeds and time of each look, as JSON
 OWN_PREFIX = f"{JUDGED_TAG}."  # of a tag per comparison with looks of its own: its name and its looks, as JSON
 FUTILE_PREFIX = "attnlab.futile."  # of a tag per comparison that received no more seeds, as JSON
@@ -56,7 +56,7 @@ def looks_in(tags: Mapping[str, str]) -> RecordedLooks:
     futile = [json.loads(value) for key, value in tags.items() if key.startswith(FUTILE_PREFIX)]
     announced = json.loads(tags[ANNOUNCED_TAG]) if ANNOUNCED_TAG in tags else None
     return RecordedLooks(
-        (announced[0], announced[1], announced[2] if len(announced) > 2 else 0) if announced else None,
+        tuple(announced) if announced else None,
         _pairs(json.loads(tags.get(JUDGED_TAG, "[]"))),
         {name: _pairs(looks) for name, looks in own.items()},
         {name: tuple(numbers) for name, numbers in futile},  # type: ignore[misc]

@@ -39,7 +39,7 @@ def restored(value: float) -> float:
 
 
 def final_metrics(record: Record) -> dict[str, float]:
-    """Return the exact final metrics of a record; those of versions before 0.4.0 have no tag."""
+    """Return the exact final metrics of a record."""
     metrics: dict[str, Any] = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
     metrics |= json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
     absent: dict[str, Any] = {name: value for name, value in metrics.items() if value is None}

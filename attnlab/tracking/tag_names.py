@@ -5,4 +5,4 @@ DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles ->
 THREADS_TAG = "attnlab.threads"  # experiment tag: CPU threads of each run whose configuration leaves their number open
 MACHINE_TAG = "attnlab.auto_machine"  # experiment tag: type of device -> field that is `auto` -> value and reason, as JSON
 CHAIN_TAG = "attnlab.chain"  # of runs that start from a stage: the key of its configuration without seeds (`key_of_stage`)
-STUDY_TAG = "attnlab.study"  # of experiments (since 0.4.0) and runs: the study's name
+STUDY_TAG = "attnlab.study"  # of experiments and runs: the study's name

@@ -68,7 +68,7 @@ def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
             flat |= {f"{key}.{name}": inner for name, inner in value.items()}
         else:
             flat[key] = value
-    if optimizer := flat.get("train.optimizer"):  # records before 0.7 have none
+    if optimizer := flat.get("train.optimizer"):  # a program of the user has none
         flat["train.optimizer"] = text(optimizer)
     if layers := flat.get(LAYERS):
         flat |= {"variant": recorded_variant(layers), "position": recorded_position(layers), LAYERS: layers_text(layers)}
@@ -293,7 +293,7 @@ def question(plan: Plan) -> dict[str, Any]:
     """Return the study's metric, its direction, the baseline and the margin, ready for JSON.
 
     The control, the axis of `over` and the metrics of several tasks are left out where the study has none, `moderate` where it
-    is true, and the estimand where it is the mean: the questions of earlier versions lack them.
+    is true, and the estimand where it is the mean.
     """
     study = plan.study
     comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": plan.margin}

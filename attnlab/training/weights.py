@@ -1,7 +1,7 @@
 """The weights of a trained model: a safetensors file, with digests of the weights and of their configuration.
 
 A run's folder holds ``model.safetensors`` and ``config.json``. The metadata of the first contain a digest of each, so that
-damage to either is noticed before the configuration is used. Version 0.3 wrote ``model.pt``, which is still read.
+damage to either is noticed before the configuration is used.
 """
 
 import hashlib
@@ -14,16 +14,14 @@ from torch import Tensor, nn
 from attnlab._util.files import describe_error, replacing
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.training import checkpoint
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-PICKLED_WEIGHTS = "model.pt"  # of version 0.3
 State = dict[str, Tensor]
 
 
 def exist(folder: Path) -> bool:
     """Return True if a run left its configuration and its weights in ``folder``, damaged or not."""
-    return (folder / CONFIG).is_file() and _file(folder) is not None
+    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
 
 
 def save(model: nn.Module, config: RunConfig, folder: Path) -> None:
@@ -53,16 +51,17 @@ def load(folder: Path) -> tuple[RunConfig, State]:
     Raises:
         UserError: a file is missing, damaged, or of another run.
     """
-    path = _file(folder)
-    if path is None or not (folder / CONFIG).is_file():
-        raise UserError(f"expected a trained model in {folder}, found no {CONFIG if path else WEIGHTS}")
+    path = folder / WEIGHTS
+    for file in (path, folder / CONFIG):
+        if not file.is_file():
+            raise UserError(f"expected a trained model in {folder}, found no {file.name}")
     try:
         state, metadata = _read(path)
     except Exception as error:  # any exception: the file may be damaged or hostile
         raise UserError(f"{path} is damaged, or is no model of this run: {describe_error(error)}") from error
     try:
         text = (folder / CONFIG).read_bytes()
-        if metadata is not None and hashlib.sha256(text).hexdigest() != metadata.get("config_sha256"):
+        if hashlib.sha256(text).hexdigest() != metadata.get("config_sha256"):
             raise ValueError(f"its digest is not the one in {path.name}")
         return RunConfig.from_json(text.decode()), state
     except (OSError, ValueError, TypeError) as error:  # pydantic's errors are ValueErrors
@@ -86,14 +85,13 @@ def load_into(model: nn.Module, state: State) -> None:
     Raises:
         ValueError: names or shapes differ from those of the model.
     """
-    own, aliases = distinct_tensors(model), model.state_dict().keys()
-    named = {name: tensor for name, tensor in state.items() if name in own or name not in aliases}  # 0.3 wrote aliases, too
-    for verb, names in (("lacks", own.keys() - named.keys()), ("has an unexpected", named.keys() - own.keys())):
+    own = distinct_tensors(model)
+    for verb, names in (("lacks", own.keys() - state.keys()), ("has an unexpected", state.keys() - own.keys())):
         if names:
             raise ValueError(f"it {verb} {min(names)}")
-    for name, tensor in named.items():
+    for name, tensor in state.items():
         _require_shape(name, tensor, own[name])
-    model.load_state_dict(named, strict=False)  # aliases are missing
+    model.load_state_dict(state, strict=False)  # aliases are missing
 
 
 def require_shapes(model: nn.Module, state: State) -> None:
@@ -129,14 +127,8 @@ def distinct_tensors(model: nn.Module) -> State:
     return state
 
 
-def _file(folder: Path) -> Path | None:
-    return next((folder / name for name in (WEIGHTS, PICKLED_WEIGHTS) if (folder / name).is_file()), None)
-
-
-def _read(path: Path) -> tuple[State, dict[str, str] | None]:
-    """Return the weights in a file, and its metadata with verified digests; None of version 0.3, which has none."""
-    if path.name == PICKLED_WEIGHTS:
-        return checkpoint.load(path)["model"], None
+def _read(path: Path) -> tuple[State, dict[str, str]]:
+    """Return the weights in a file, with a verified digest, and its metadata."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:

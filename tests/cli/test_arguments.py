@@ -111,31 +111,6 @@ def test_a_mistake_names_the_option_and_the_help(words: str, expected: list[str]
     assert all(text in str(raised.value) for text in expected)
 
 
-@pytest.mark.parametrize(
-    ("words", "old", "new"),
-    [
-        ("maps wo", "maps", "attention-maps"),
-        ("list keys", "list keys", "list config"),
-        ("run wo.yaml --until-settled --max-seeds 4", "--until-settled", "--until-conclusive"),
-        ("submit wo.yaml --until-settled", "--until-settled", "--until-conclusive"),
-        ("train variant=dense --no-baselines", "--no-baselines", "--no-reference-scores"),
-        ("bench dense --shipped", "--shipped", "--torch-defaults"),
-    ],
-)
-def test_an_old_name_is_an_error_that_gives_the_new_one(
-    words: str, old: str, new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(words.split()) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"attnlab: {old}: ") and new in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", ["generate maps --prompt keys", "runs maps", "report keys"])
-def test_an_old_name_is_an_ordinary_word_elsewhere(words: str) -> None:
-    main.check_spelling(words.split())
-    assert main.build_parser().parse_args(words.split())
-
-
 def test_the_help_gives_the_default_of_max_seeds() -> None:
     parser = Parser(prog="run")
     run.add_arguments(parser)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from attnlab.config.run import RunConfig
-from attnlab.config.validation import RENAMED, field_names
+from attnlab.config.validation import field_names
 from attnlab.config.yaml import parse
 from attnlab.registry import POSITIONS, TASKS, VARIANTS
 from tests.support.paths import ROOT
@@ -136,9 +136,9 @@ def names() -> list[str]:
 
 
 def paths() -> list[str]:
-    """Return every dotted path of a run, renamed ones, and some that are not fields."""
+    """Return every dotted path of a run, and some that are not fields."""
     sections = ("model", "train", "evaluate", "machine")
-    inner = [f"{section}.{name}" for section in sections for name in (*field_names(RunConfig, (section,)), *RENAMED)]
+    inner = [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
     return [*field_names(RunConfig, ()), *inner, "task.length", "variant.stride", "task.nothing", "seed", "a.b.c", "."]
 
 

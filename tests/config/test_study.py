@@ -139,14 +139,6 @@ def test_a_run_survives_json_and_is_frozen() -> None:
         config.seed = 3  # type: ignore[misc]
 
 
-def test_the_activation_of_an_earlier_version_is_read_as_the_feed_forward() -> None:
-    fields = json.loads(run_config().to_json())
-    for new in ("feed_forward", "norm_type", "bias", "attention_bias", "head_bias", "scale_embeddings", "initialization"):
-        del fields["model"][new]
-    fields["model"]["activation"] = "relu"
-    assert RunConfig.from_json(json.dumps(fields)) == run_config(model={"feed_forward": "relu"})
-
-
 def test_the_fingerprint_covers_every_field_but_no_folder() -> None:
     config = run_config()
     changes: list[dict[str, Any]] = [

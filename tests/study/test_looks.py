@@ -160,15 +160,3 @@ def test_a_look_that_cannot_be_recorded_is_reported_in_one_line(
     assert "not recorded" in warning and "read-only" in warning and "\n" not in warning
     assert history.looks == Looks(3, 3, (4,)), "it counts in this table"
     assert study_looks.look_history("small", root).looks == Looks(3, 3)
-
-
-def test_looks_recorded_by_an_older_version_still_count(attnlab: Attnlab, root: Path) -> None:
-    from attnlab.tracking.client import connect
-    from attnlab.tracking.runs import find_experiment
-
-    run(CONFIG, root=root, display=QUIET, train="tests.support.study_fakes:settling")
-    client = connect(root)
-    client.set_experiment_tag(find_experiment(client, "small").experiment_id, "attnlab.looks", "[2, 6]")
-    assert spec_of(root).looks == Looks(2, 6)
-    attnlab("run", "--seeds", "0-3", "--no-report")
-    assert spec_of(root).looks == Looks(2, 6)

@@ -11,7 +11,7 @@ from torch import nn
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.training import checkpoint, weights
+from attnlab.training import weights
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
 from tests.support.surroundings import Program
@@ -46,17 +46,6 @@ def test_other_types_and_shapes_return_too(tmp_path: Path) -> None:
     weights.save(model, tiny(), tmp_path)
     state = weights.load(tmp_path)[1]
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items()) and len(state) == 4
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_pickled_weights_of_version_0_3_are_read(tied: bool, tmp_path: Path) -> None:
-    config = tiny(model__tie_embeddings=tied)
-    model = build(config, PyDocs(length=24, sampling="contiguous"))
-    checkpoint.save({"model": model.state_dict()}, tmp_path / "model.pt")
-    (tmp_path / "config.json").write_text(config.to_json())
-    other = build(config.replace({"seed": 7}), PyDocs(length=24, sampling="contiguous"))
-    weights.load_into(other, weights.load(tmp_path)[1])
-    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in other.state_dict().items())
 
 
 def flip(path: Path, place: int) -> None:
@@ -94,21 +83,9 @@ def test_damage_is_one_line_with_the_file(file: str, harm: str, tmp_path: Path) 
     assert "\n" not in raised.value.message
 
 
-@pytest.mark.parametrize("text", ["{", '{"train": {"steps": 1}}', "[]", "null", '"x"', "\x00"])
-def test_a_configuration_of_version_0_3_that_is_damaged_is_one_line(text: str, tmp_path: Path) -> None:
-    """Version 0.3 wrote no digest of the configuration."""
-    checkpoint.save({"model": {}}, tmp_path / "model.pt")
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UserError, match=r"config\.json is damaged") as raised:
-        weights.load(tmp_path)
-    assert "\n" not in raised.value.message
-
-
-@pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
-def test_a_program_is_not_run(name: str, tmp_path: Path) -> None:
+def test_a_program_is_not_run(tmp_path: Path) -> None:
     saved(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save({"model": Program(tmp_path / "it_was_run")}, tmp_path / name)
+    torch.save({"model": Program(tmp_path / "it_was_run")}, tmp_path / "model.safetensors")
     with pytest.raises(UserError):
         weights.load(tmp_path)
     assert not (tmp_path / "it_was_run").exists()

@@ -20,7 +20,7 @@ from pathlib import Path
 from attnlab._util.memory import peak_memory
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
-from attnlab.config.command import SEED, CommandConfig, describe_bad_name
+from attnlab.config.command import SEED, CommandConfig
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import find_program
 from attnlab.study.execution.messages import Ended, Killed, Raised
@@ -60,8 +60,7 @@ def run_command(
     if (known := load_result(folder, config=config)) is not None:
         result, history = known
         for step, values in history:
-            if storable := {name: value for name, value in values.items() if not describe_bad_name(name)}:
-                report(step, storable)  # versions before 0.9 recorded names that MLflow rejects
+            report(step, values)
         return Ended(RunState(result.state), result.summary, result.reason)
     output = PrintedMetrics(report, notify, metric, {*config.values, SEED})
     own_peak, begin = peak_memory(), time.perf_counter()
