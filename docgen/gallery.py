@@ -26,7 +26,7 @@ def variants() -> str:
     intro = (
         "Modules `(b, t, dim) -> (b, t, dim)` that mix along `t`. The first picture of a variant shows how strongly each "
         "output (row) depends on each input (column); sparse variants also show the masks of their first and last head. "
-        "[A variant of your own](../how-to/variant.md)."
+        "[Write a variant](../how-to/variant.md)."
     )
     return _page("Variants", intro, VARIANTS, _variant)
 
@@ -36,7 +36,7 @@ def components() -> str:
     intro = (
         "Changes to one place of softmax attention, which combine: `variant: {name: dense, with: [qk_norm, gate]}`. A "
         "component that changes logits or mask by position has a picture of how strongly each output (row) depends on "
-        "each input (column). [A component of your own](../how-to/component.md)."
+        "each input (column). [Write a component](../how-to/component.md#write-a-component)."
     )
     return _page("Components", intro, COMPONENTS, _component)
 
@@ -47,7 +47,7 @@ def positions() -> str:
         "The ways in which order enters attention: added to the embeddings (`embed`), applied to queries and keys "
         "(`rotate`) or added to the logits (`bias`). Pictures show the added vectors (position by feature), the products "
         "of equal queries and keys, or the bias of the first head; parameters that start as constants are drawn at "
-        "random. [A scheme of your own](../how-to/variant.md#a-position-scheme)."
+        "random. [Write a position scheme](../how-to/variant.md#a-position-scheme)."
     )
     return _page("Position schemes", intro, POSITIONS, _position)
 
@@ -58,7 +58,7 @@ def tasks() -> str:
     sections = [f"## {name}\n\n{_description(cls)}\n\n{_table(_common(cls) | _task(cls))}" for name, cls in classes.items()]
     intro = (
         "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each. "
-        "For your files see [Data of your own](../how-to/data.md), for generated data [A task of your own](../how-to/task.md)."
+        "For your files see [Use your data](../how-to/data.md), for generated data [Write a task](../how-to/task.md)."
     )
     return f"# Tasks\n\n{intro}\n\n" + "\n".join(sections)
 

@@ -235,7 +235,7 @@ CLAIMS = [
         "at least # below logistic regression on TF-IDF (#)",
         lambda: (int(1000 * (reference(BERT, "tf-idf") - cells(BERT)["accuracy"].max())) / 1000, reference(BERT, "tf-idf")),
     ),
-    Claim(SYSTEMS, "in place of # %", lambda: (100 * trained(BERT, "pretrain: both")["valid_masked_accuracy"].mean(),)),
+    Claim(SYSTEMS, "instead of # %", lambda: (100 * trained(BERT, "pretrain: both")["valid_masked_accuracy"].mean(),)),
     Claim(
         SYSTEMS,
         "in # [#, #] of the steps, but together with the pre-training in # [#, #] of the FLOPs",
@@ -247,7 +247,7 @@ CLAIMS = [
     Claim(SYSTEMS, "the study's # runs took # minutes", lambda: (len(runs("multi30k-cpu")), minutes("multi30k-cpu"))),
     Claim(
         SYSTEMS,
-        "the difference is +# ± #, and -# ± # where",
+        "the difference is +# ± #, and -# ± # when",
         lambda: [abs(n) for c in ("no_wo sinusoidal", "cross sinusoidal") for n in difference("multi30k-cpu", c)],
     ),
     Claim(SYSTEMS, "`narrow` (#, simultaneous ± #)", lambda: simultaneous("multi30k-cpu", "narrow sinusoidal")),
@@ -281,7 +281,7 @@ CLAIMS = [
     # ---- docs/how-to/measure.md
     Claim(
         MEASURE,
-        "a training step # times as fast as that of the fastest peer (bf16: #), an epoch of IMDb # times as fast as "
+        "a training step # times as fast as the fastest peer (bf16: #), an epoch of IMDb # times as fast as "
         "`torch.nn.TransformerEncoder` in random padded batches and # times in the same batches, Transformer-XL attention # "
         "times as fast as the original, strided sparse attention #, # and # times as fast",
         lambda: [
