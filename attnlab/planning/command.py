@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab._util.files import why_no_file
 from attnlab.config.command import CommandConfig
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
@@ -48,14 +49,14 @@ def _listed_files(study: StudyConfig) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for i, pattern in enumerate(study.files or []):
         try:
-            paths = sorted(path for path in study.folder.glob(pattern) if path.is_file())
+            matches = sorted(study.folder.glob(pattern))
         except (ValueError, NotImplementedError) as error:  # an empty or an absolute pattern
             message = f"files: expected a path or a pattern relative to the study, got {pattern!r} ({error})"
             raise UserError(message, study.where("files", i)) from None
+        paths = [path for path in matches if path.is_file()]
         if not paths:
-            raise UserError(
-                f"files: expected a file or a pattern of files, but none matches {pattern!r}", study.where("files", i)
-            )
+            found = f"{matches[0].name}: {why_no_file(matches[0])}" if matches else f"none matches {pattern!r}"
+            raise UserError(f"files: expected a file or a pattern of files, but {found}", study.where("files", i))
         files |= {path.relative_to(study.folder).as_posix(): path for path in paths}
     return files
 

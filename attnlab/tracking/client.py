@@ -57,11 +57,13 @@ def runs_folder(root: str | Path | None = None) -> Path:
     """Return the runs folder: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
 
     Raises:
-        UserError: the path contains a character that has a special meaning in an SQLite URI.
+        UserError: it is a file, or the path contains a character that has a special meaning in an SQLite URI.
     """
     folder = Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
     if special := {"?", "%"} & set(str(folder)):
         raise UserError(f"expected a runs folder without {min(special)!r} in its path, got {folder}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"expected a runs folder, got a file: {folder} (ATTNLAB_RUNS names another folder)")
     return folder
 
 

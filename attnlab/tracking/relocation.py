@@ -60,7 +60,7 @@ def require_inside(location: str | None, root: Path) -> Path | None:
         UserError: the folder, or the target of a link in it, is outside the runs folder: a record that somebody else wrote
             must not decide which files are read or written.
     """
-    address = urlparse(location or "")
+    address = urlparse(str(location or ""))  # a damaged database has bytes
     if address.scheme == "mlflow-artifacts":
         return None
     if address.scheme not in ("", "file"):
@@ -77,7 +77,7 @@ def require_of_run(location: str | None, run_id: str) -> Path | None:
         UserError: the folder is not one that MLflow makes for this run, or a link in it leads elsewhere: a server must not
             decide which files of this machine are read or written.
     """
-    address = urlparse(location or "")
+    address = urlparse(str(location or ""))
     if address.scheme not in ("", "file"):
         return None
     folder = Path(unquote(address.path))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import attnlab
 from attnlab._util.files import sha256
 from attnlab._util.lock import file_lock
 from attnlab._util.process import MAX_SOCKET_PATH, require_short_temporary_folder
@@ -26,6 +27,7 @@ from attnlab.report.stored import load
 from attnlab.study.execution.measurements import load_measurements
 from attnlab.tasks import datasets
 from attnlab.tasks.data_files import DataFile
+from attnlab.tracking.client import runs_folder
 from attnlab.training import checkpoint, result
 
 
@@ -58,6 +60,27 @@ def test_a_pipe_instead_of_a_file_is_named(name: str, tmp_path: Path, monkeypatc
     with pytest.raises(UserError, match="named pipe") as refused:
         FILES[name](tmp_path)
     assert name in str(refused.value)
+
+
+def test_a_pattern_that_only_a_pipe_matches_names_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.fifo")
+    (tmp_path / "data").mkdir()
+    study = tmp_path / "study.yaml"
+    for pattern, kind in (("*.fifo", "named pipe"), ("data", "a folder"), ("*.csv", "none matches")):
+        text = "study: s\ncommand: 'true {a} {seed}'\nfiles: ['" + pattern + "']\ngrid: {a: [1, 2]}\n"
+        study.write_text(text + "metric: {name: x, direction: min}\n", encoding="utf-8")
+        with pytest.raises(UserError, match=kind) as refused:
+            attnlab.plan(study)
+        assert refused.value.where == f"{study}:3:9"
+
+
+def test_a_runs_folder_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    for name in ("pipe", "file"):
+        monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / name))
+        with pytest.raises(UserError, match="expected a runs folder, got a file"):
+            runs_folder()
 
 
 def test_pipes_that_only_save_work_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

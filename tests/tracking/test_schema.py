@@ -7,7 +7,7 @@ import zlib
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mlflow import MlflowClient
@@ -242,7 +242,7 @@ def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
     for location in ("http://elsewhere/x", "s3://bucket/x"):
         with pytest.raises(UserError, match="expected artifacts in the runs folder, got those of"):
             require_inside(location, tmp_path)
-    for location in ("file:///etc", "/etc", f"{inside.as_uri()}/../../../../..", str(tmp_path)):
+    for location in ("file:///etc", "/etc", f"{inside.as_uri()}/../../../../..", str(tmp_path), cast("str", b"\xff")):
         with pytest.raises(UserError, match="expected artifacts in"):
             require_inside(location, tmp_path)
     (inside / "study.yaml").symlink_to("/etc/hostname")
