@@ -59,7 +59,6 @@ SIMULATIONS: tuple[Simulation, ...] = (
     intervals.CHOSEN_ESTIMATES,
     fixed_seeds.PLANNED_SEEDS,
     verdict_seeds.VERDICT_SEEDS,
-    verdict_seeds.ADDED_SEEDS,
     predictions.PREDICTIONS,
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,

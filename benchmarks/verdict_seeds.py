@@ -1,4 +1,4 @@
-"""The number of seeds that `attnlab plan` states for a margin, and that of studies that add seeds until they are conclusive."""
+"""The number of seeds that `attnlab plan` states for a margin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import cache, partial
 import numpy
 
 from attnlab._util.plural import count
-from attnlab.stats.added_seeds import LARGE, simulate_added_seeds
 from attnlab.stats.power import Spread, TableDesign, pooled_degrees_of_freedom, seeds_for_verdict
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import FARTHEST_LOOK, Looks
@@ -23,7 +22,6 @@ ESTIMATED = 1.0  # the one that a first table estimates
 TABLES = (1, 4, 10)  # comparisons
 PILOTS = ((1, 4), (4, 2), (4, 3), (10, 2))  # comparisons and seeds of a first table
 GRID = 50  # estimates of a standard deviation for each factor of e
-FIRST, LAST = 3, 12
 
 # Name -> the true differences of a table, in margins.
 TRUTHS: dict[str, Callable[[int], numpy.ndarray]] = {
@@ -90,26 +88,6 @@ def _at_further_look(tests: TableTests, pilot: int, n: int) -> TableTests:
     return replace(tests, p=two_sided, p_equivalent=looks.adjust(tests.p_equivalent, look))
 
 
-def seeds_added(comparisons: int, difference: float, studies: int, seed: int) -> Mapping[str, float]:
-    """Simulate tables that add seeds to their inconclusive cells, corrected by Holm's method, and return mean seeds of a cell.
-
-    Args:
-        comparisons: Number of comparisons.
-        difference: True difference of all cells, in margins: 0 or `LARGE`.
-    """
-    sd, looks = SPREADS[0], Looks(FIRST, LAST)
-    differences = difference * MARGIN + draw_runs(numpy.random.RandomState(seed), studies, comparisons, LAST, sd)
-    counts, active = numpy.full(differences.shape[:2], FIRST), numpy.arange(studies)
-    while len(active):
-        tests = t_tests(differences[active], counts=counts[active], margin=MARGIN, looks=looks, moderated=True)
-        undecided = ~(tests.differs | tests.within_margin) & (counts[active] < LAST)
-        counts[active] += undecided
-        active = active[undecided.any(1)]
-    expected = simulate_added_seeds(TableDesign(MARGIN, comparisons, comparisons), sd, first=FIRST, last=LAST)
-    simulated = (counts.sum(1) + counts.max(1)).mean() / (comparisons + 1)
-    return {"seeds": float(simulated), "expected": expected.large if difference else expected.equal}
-
-
 def _table(comparisons: int) -> str:
     return count(comparisons, "comparison")
 
@@ -148,23 +126,4 @@ are then left out. The table below has the number of seeds, the median where it 
     conclusion="""\
 Tables of several comparisons have more right verdicts than stated, because the plan counts with the smallest level that Holm's
 method may leave to a comparison.""",
-)
-
-ADDED_SEEDS = Simulation(
-    "added-seeds",
-    "The number of added seeds that a plan states",
-    f"""\
-`attnlab run --until-conclusive --max-seeds {LAST}` in a study of {FIRST} seeds: mean numbers of seeds of a cell, baseline
-included, of tables without a difference, and of tables whose differences are {LARGE:g} margins. They are compared with those
-that `attnlab plan` expects. The standard deviation of the pairs' differences is {SPREADS[0]:g} margins.""",
-    settings=[
-        Setting(_table(comparisons), f"difference {difference:g}", partial(seeds_added, comparisons, difference))
-        for comparisons in TABLES
-        for difference in (0.0, LARGE)
-    ],
-    quantities=(
-        Quantity("seeds", "mean number of seeds", Kind.NUMBER),
-        Quantity("expected", "mean number of seeds that the plan expects", Kind.NUMBER),
-    ),
-    studies=4_000,
 )

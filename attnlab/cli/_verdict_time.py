@@ -1,4 +1,4 @@
-"""The part of `attnlab plan` on the time to the verdicts, and on what shortens it."""
+"""The part of `attnlab plan` on the time to the verdicts."""
 
 from __future__ import annotations
 
@@ -18,28 +18,22 @@ LISTED = 4  # inconclusive comparisons that are named
 
 
 def print_verdict_time(plan: Plan, pace: Pace) -> None:
-    """Print the expected time to the verdicts of a study, and the measures that save a part of it.
+    """Print the expected time to the verdicts of a study.
 
     Args:
         plan: The study.
         pace: The rate of training.
     """
-    from attnlab.study.shorter import measures
     from attnlab.study.verdict_time import verdict_time
 
     if not plan.total:
         return
     try:
         time = verdict_time(plan, pace)
-        found = measures(time)
     except UserError:  # a plan needs no record, and the number of finished runs states the problem
         return
     if time.comparisons:
         _print_seeds(time)
-    for i, measure in enumerate(found):
-        condition = f", {measure.condition}" if measure.condition else ""
-        heading = "Shorter: " if i == 0 else "         "
-        print_text(f"{heading}{measure.change}: saves {format_duration(measure.seconds)}{condition}")
 
 
 def _print_seeds(time: VerdictTime) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.study.execution.concurrency import Workers, choose, known_step_seconds, requested_workers
+from attnlab.study.execution.concurrency import choose, known_step_seconds, requested_workers
 from attnlab.study.record import recorded_threads
 from attnlab.tracking.client import runs_folder
 
@@ -34,14 +34,13 @@ class Pace:
         return max(sum(flops) / self.workers, max(flops, default=0)) / self.tflops / 1e12
 
 
-def known_pace(plan: Plan, *, workers: Workers | None = None, root: str | Path | None = None) -> Pace | None:
+def known_pace(plan: Plan, root: str | Path | None = None) -> Pace | None:
     """Return the rate from the steps that an earlier run of a study measured on this machine; None if there are none.
 
     The steps are those of the smallest cell; in others, small operations take a smaller part of the time.
 
     Args:
         plan: the study.
-        workers: number of runs at a time; default: that with which the study would run.
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
 
     Raises:
@@ -52,7 +51,7 @@ def known_pace(plan: Plan, *, workers: Workers | None = None, root: str | Path |
 
     if not plan.total:
         return None
-    folder, requested = runs_folder(root), requested_workers(workers)
+    folder, requested = runs_folder(root), requested_workers(None)
     chosen = choose(plan, requested, root=folder, recorded=recorded_threads(plan.study.study, root), measure=False)
     known = known_step_seconds(plan, chosen, root=folder)
     if known is None:

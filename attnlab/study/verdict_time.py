@@ -7,7 +7,7 @@ finished runs of the study's own cells; without any, only the seeds for a given 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from attnlab.study.seed_notes import count_comparisons
 from attnlab.tracking.client import runs_folder
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Cell, Plan
+    from attnlab.planning.plan import Plan
     from attnlab.study.pace import Pace
 
 EXAMPLES = (5, 10)  # numbers of seeds, besides the planned one, for which the largest spread is stated
@@ -67,13 +67,12 @@ class Open:
     """An inconclusive comparison.
 
     Attributes:
-        name, baseline: of its two cells.
+        name: of its cell.
         seeds: the number of seeds in total with which it is conclusive with probability `POWER`; None if it is not known.
         is_predicted: the number follows from its own result, and not only from the margin and the spread of its group.
     """
 
     name: str
-    baseline: str
     seeds: int | None
     is_predicted: bool
 
@@ -123,24 +122,14 @@ class VerdictTime:
         """True if every comparison has a verdict."""
         return self.judged == self.comparisons > 0 and not self.open
 
-    def runs(
-        self, seeds: int, *, cells: Collection[str] | None = None, values: int | None = None, evaluation: bool = True
-    ) -> list[float]:
-        """Return the FLOPs of each run that is left.
-
-        Args:
-            seeds: number of seeds of each cell.
-            cells: names of the cells that are trained; default: all of the plan.
-            values: number of values of a sweep; default: those of the plan.
-            evaluation: count evaluations, too.
-        """
+    def runs(self, seeds: int) -> list[float]:
+        """Return the FLOPs of each run that is left, with ``seeds`` seeds of each cell."""
         plan, trials = self.plan, self.plan.study.search.trials if self.plan.study.search else 0
-        values = values if values is not None else max(1, len(plan.sweep_values))
+        values = max(1, len(plan.sweep_values))
         counts = [(cell, trials + seeds * values) for cell in plan.cells if cell.refusal is None]
         counts += [(stage, seeds + bool(trials)) for stage in plan.stages]
-        chosen = [(cell, n) for cell, n in counts if cells is None or cell.name in cells]
-        left = [(cell, max(0, n - self.finished.get(cell.name, 0))) for cell, n in chosen]
-        return [flops for cell, n in left for flops in [_flops(cell, evaluation=evaluation)] * n]
+        left = [(cell, max(0, n - self.finished.get(cell.name, 0))) for cell, n in counts]
+        return [float((cell.train_flops or 0) + (cell.eval_flops or 0)) for cell, n in left for _ in range(n)]
 
     def examples(self, group: Group) -> Iterator[tuple[int, float]]:
         """Yield numbers of seeds, and the largest standard deviation with which they are enough."""
@@ -185,7 +174,7 @@ def _open(row: CellSummary, in_group: int | None) -> Open:
     """Return an inconclusive comparison; with too few pairs for a prediction, its number of seeds is that of its group."""
     assert row.verdict is not None
     is_predicted = row.verdict.reason is Reason.MORE_SEEDS
-    return Open(row.name, row.baseline, row.verdict.needed if is_predicted else in_group, is_predicted)
+    return Open(row.name, row.verdict.needed if is_predicted else in_group, is_predicted)
 
 
 def _finished_result(plan: Plan, root: str | Path | None) -> StudyResult:
@@ -228,7 +217,3 @@ def _design(margin: float | str | None, total: int, sharing: int, *, several: bo
         return None
     most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS if several else MAX_DEGREES_OF_FREEDOM
     return TableDesign(float(margin), total, sharing if moderate else 0, most)
-
-
-def _flops(cell: Cell, *, evaluation: bool) -> float:
-    return float((cell.train_flops or 0) + ((cell.eval_flops or 0) if evaluation else 0))

@@ -1,4 +1,4 @@
-"""Tests of the expected time to the verdicts of a study, and of the measures that shorten it."""
+"""Tests of the expected time to the verdicts of a study."""
 
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,13 @@ from attnlab.stats.cells import comparisons
 from attnlab.stats.power import Spread, TableDesign, seeds_for_verdict, verdict_probability
 from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
-from attnlab.study import shorter
 from attnlab.study.adaptive import table
 from attnlab.study.execution import concurrency, step_times
 from attnlab.study.execution.concurrency import VARIABLE
 from attnlab.study.looks import look_history, record_look
 from attnlab.study.pace import Pace, known_pace
 from attnlab.study.run import run
-from attnlab.study.shorter import measures
-from attnlab.study.verdict_time import Group, VerdictTime, verdict_time
+from attnlab.study.verdict_time import verdict_time
 from attnlab.tracking.tags import to_yaml
 from tests.study.test_study import QUIET, study
 
@@ -72,14 +70,10 @@ def test_results_show_which_comparisons_are_open_and_how_many_seeds_they_take(ro
     time = verdict_time(planned, PACE, root=root)
     assert (time.comparisons, time.judged) == (3, 3)
     (wide,) = time.open
-    assert (wide.name, wide.baseline) == ("wide", "dense") and wide.is_predicted and wide.seeds == time.needed
+    assert wide.name == "wide" and wide.is_predicted and wide.seeds == time.needed
     assert time.needed is not None and time.needed > 4
     assert sum(time.finished.values()) == 16 and time.runs(4) == []
     assert len(time.runs(time.needed)) == 4 * (time.needed - 4)
-    (only,) = [measure for measure in measures(time, root=root) if "--only" in measure.change]
-    runs = time.runs(time.needed)
-    kept = time.runs(time.needed, cells={"wide", "dense"})
-    assert only.seconds == pytest.approx(PACE.seconds(runs) - PACE.seconds(kept)) and len(kept) == len(runs) / 2
 
 
 def test_seeds_beyond_the_plan_are_results_too(root: Path) -> None:
@@ -110,81 +104,7 @@ def test_levels_have_spreads_of_their_own(root: Path) -> None:
 def test_conclusive_studies_take_no_more_time(root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     grid = {"variant": ["dense", "no_wo", "narrow"]}
     time = verdict_time(judged(root, grid=grid, seeds=[0, 1, 2, 3]), PACE, root=root)
-    assert time.is_conclusive and time.needed is None and measures(time, root=root) == []
-
-
-def time_of(margin: float = 0.1, needed: Spread | None = None, pace: Pace = PACE, **changes: Any) -> VerdictTime:
-    made = plan(compared(margin=margin, **changes))
-    moderate = made.study.moderate
-    return VerdictTime(made, pace, 3, [Group("", TableDesign(margin, 3, 3 if moderate else 0), spread=needed)])
-
-
-def measured(time: VerdictTime, root: Path, change: str) -> tuple[float, str]:
-    """Return the share of the time that a measure saves, and its condition."""
-    (measure,) = [measure for measure in measures(time, root=root) if change in measure.change]
-    return measure.seconds / time.pace.seconds(time.runs(max(time.planned, time.needed or 0))), measure.condition
-
-
-def test_more_seeds_than_needed_can_be_left_out(root: Path) -> None:
-    time = time_of(needed=Spread(0.03), seeds=list(range(12)))
-    assert time.needed is not None and time.needed < 12
-    saved, _ = measured(time, root, f"{time.needed} seeds")
-    assert saved == pytest.approx(1 - time.needed / 12)
-
-
-def test_seeds_added_until_conclusive_save_where_differences_are_large(root: Path) -> None:
-    saved, condition = measured(time_of(seeds=list(range(8))), root, "--seeds 0,1,2 --until-conclusive --max-seeds")
-    assert 0.3 < saved < 0.7 and "more where there are none" in condition
-    assert not any("--until-conclusive" in measure.change for measure in measures(time_of(seeds=[0, 1]), root=root))
-
-
-def test_moderated_tests_take_fewer_seeds(root: Path) -> None:
-    time = time_of(needed=Spread(0.1), moderate=False, seeds=[0, 1, 2])
-    saved, _ = measured(time, root, "moderate: true")
-    moderated = seeds_for_verdict(TableDesign(0.1, 3, 3), Spread(0.1))
-    assert moderated is not None and time.needed is not None
-    assert saved == pytest.approx(1 - moderated / time.needed) and saved > 0.05
-    assert not any("moderate" in measure.change for measure in measures(time_of(needed=Spread(0.1)), root=root))
-
-
-def test_a_sweep_can_have_fewer_values(root: Path) -> None:
-    time = time_of(sweep={"train.lr": [1e-3, 2e-3, 4e-3, 8e-3, 16e-3]})
-    saved, _ = measured(time, root, "3 values of train.lr")
-    assert saved == pytest.approx(0.4)
-    three = time_of(sweep={"train.lr": [1e-3, 2e-3, 4e-3]})
-    assert not any("values of" in measure.change for measure in measures(three, root=root))
-
-
-def test_a_full_design_can_be_a_fraction(root: Path) -> None:
-    factorial = study(base={**study()["base"], "variant": "dense"}, factors=["qk_norm", "gate", "softcap"])
-    del factorial["grid"]
-    time = verdict_time(plan(factorial), PACE, root=root)
-    saved, condition = measured(time, root, "design: fractional")
-    assert time.comparisons == 0 and saved == pytest.approx(0.5) and "4 instead of 8 cells" in condition
-
-
-def test_evaluation_of_whole_splits_can_be_limited(root: Path) -> None:
-    base = study()["base"]
-    time = time_of(base={**base, "evaluate": {}})
-    cells = time.plan.cells
-    saved, _ = measured(time, root, "evaluate")
-    evaluation = sum(cell.eval_flops or 0 for cell in cells)
-    assert saved == pytest.approx(evaluation / (evaluation + sum(cell.train_flops or 0 for cell in cells)))
-    assert not any("evaluate" in measure.change for measure in measures(time_of(), root=root))
-
-
-def test_runs_of_a_solve_rate_can_end_early(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pandas
-
-    points = [("a", 10, 0.2), ("a", 20, 0.98), ("a", 40, 1.0), ("b", 20, 0.1), ("b", 40, 0.3)]
-    columns = ["run_id", "metric", "step", "value"]
-    curves = pandas.DataFrame([(run, "valid/accuracy", *point) for run, *point in points], columns=columns)
-    monkeypatch.setattr("attnlab.tracking.runs.load_curves", lambda *_: curves)
-    base = {**study()["base"], "task": {"name": "copy"}}
-    estimand = {"name": "solve_rate", "threshold": 0.9}
-    made = plan(compared(base=base, estimand=estimand, margin=None, seeds=[0, 1, 2]))
-    saved, _ = measured(VerdictTime(made, PACE, 0, finished={"dense": 1}), root, "train.stop_at: 0.95")
-    assert saved == pytest.approx(1 - 60 / 80)
+    assert time.is_conclusive and time.needed is None
 
 
 def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,18 +128,8 @@ def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: p
     crowded = known_pace(made, root=root)
     assert crowded is not None and crowded.seconds([smallest.train_flops] * 6) == pytest.approx(6 * 20 * 0.012), "1 thread"
     monkeypatch.setattr("attnlab.study.pace.recorded_threads", lambda *_: None)
-    time = VerdictTime(made, alone, 3, [Group("", TableDesign(0.1, 3, 3))])
-    saved, _ = measured(time, root, "--workers 2")
-    assert saved == pytest.approx(1 - 0.012 / 0.010 / 2)
     monkeypatch.setattr(step_times, "measure", lambda *_, **__: pytest.fail("a plan measures no steps"))
     assert known_pace(plan(compared(), sets={"train.batch_size": 3}), root=root) is None
-
-
-def test_small_savings_have_no_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    time = time_of(needed=Spread(0.03), seeds=list(range(12)))
-    assert measures(time, root=root)
-    monkeypatch.setattr(shorter, "LEAST", 1.0)
-    assert measures(time, root=root) == []
 
 
 def test_the_plan_states_the_time_to_a_verdict(
