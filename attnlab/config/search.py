@@ -88,17 +88,8 @@ class Dimension(Section):
             if len(self.choices) < 2:
                 raise conflict(f"expected at least two choices, got {len(self.choices)}", "choices")
             return self
-        low, high, step = self.low, self.high, self.step
-        if low is None or high is None:
+        if self.low is None or self.high is None:
             raise conflict("expected 'low' and 'high', or 'choices'", "")
-        if low >= high:
-            raise conflict(f"expected a high above the low, {text(low)}, got {text(high)}", "high")
-        if self.log and low <= 0:
-            raise conflict(f"expected a low above 0 with log: true, got {text(low)}", "low")
-        if self.log and step is not None:
-            raise conflict("expected no step with log: true", "step")
-        if step is not None and not 0 < step <= high - low:
-            raise conflict(f"expected a step above 0, at most high - low, got {text(step)}", "step")
         return self
 
     @property

@@ -82,9 +82,12 @@ def check(search: SearchConfig, *, where: Where) -> None:
     _Builder("sampler", (0, 0)).build(search.sampler, lambda *loc, key=False: where("sampler", *loc, key=key))
     _Builder("pruner").build(search.pruner, lambda *loc, key=False: where("pruner", *loc, key=key))
     for path, dimension in search.space.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna only warns when it moves the end; here it is a mistake
-            distribution: Any = _distribution(dimension)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Optuna only warns when it moves the end; here it is a mistake
+                distribution: Any = _distribution(dimension)
+        except ValueError as error:
+            raise UserError(f"search.space.{path}: {error}", where("space", path)) from error
         if dimension.choices is None and distribution.high != dimension.high:
             message = f"search.space.{path}: expected a high that is a whole number of steps above low, got {dimension.high}"
             raise UserError(f"{message} (the last step is at {distribution.high:.10g})", where("space", path, "high"))
@@ -117,7 +120,7 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
     if low is None or high is None:
         return CategoricalDistribution(list(_choices(dimension)))
     if dimension.whole:
-        return IntDistribution(int(low), int(high), step=int(step or 1), log=dimension.log)
+        return IntDistribution(int(low), int(high), step=1 if step is None else int(step), log=dimension.log)
     return FloatDistribution(low, high, step=step, log=dimension.log)
 
 
@@ -190,9 +193,6 @@ class _Builder:
             if name not in taken:
                 message = f"{named.name} has no argument {name!r}{nearest(name, taken)}"
                 raise UserError(f"{message}; it takes {', '.join(taken) or 'none'}", where(name, key=True))
-        for name, parameter in parameters.items():
-            if parameter.default is inspect.Parameter.empty and name not in named.options:
-                raise UserError(f"{named.name} needs the argument {name!r}", where())
 
     def _nested(self, name: str, value: Any, where: Where) -> Any:
         """Build a pruner in a pruner or a sampler in a sampler, from a name or {name: ..., argument: ...}."""

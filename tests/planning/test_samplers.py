@@ -34,7 +34,12 @@ MISTAKES = {
     "an unknown argument": ("n_startup_trials: 3", "n_startup: 3", "16:31", "'n_startup' (did you mean 'n_startup_trials'"),
     "an argument's type": ("n_startup_trials: 3", "n_startup_trials: '3'", "16:49", "expected a whole number, got '3'"),
     "an argument's range": ("n_startup_trials: 2", "n_startup_trials: -2", "17:11", "MedianPruner: Number of startup trials"),
-    "an argument too few": (PRUNER, "PercentilePruner", "17:11", "PercentilePruner needs the argument 'percentile'"),
+    "an argument too few": (
+        PRUNER,
+        "PercentilePruner",
+        "17:11",
+        "missing 1 required positional argument: 'percentile'",
+    ),
     "an argument that is a function": ("n_startup_trials: 3", "gamma: 3", "16:38", "gamma: expected no value: it takes Python"),
     "a seed for the sampler": ("n_startup_trials: 3", "seed: 3", "16:31", "which attnlab derives from search.seed"),
     "a pruner in a pruner": (
@@ -50,6 +55,10 @@ MISTAKES = {
         "wrapped_pruner: expected a name, or {name: ..., argument: ...}",
     ),
     "what Optuna would see later": (PRUNER, "{name: HyperbandPruner, reduction_factor: 1}", "17:11", "`reduction_factor >= 2`"),
+    "ends the wrong way round": ("high: 6", "high: 1", "14:23", "search.space.train.batch_size: `low <= high` must hold"),
+    "a log with a step": ("log: true", "log: true, step: 1e-3", "13:15", "`step` is not supported when `log` is true"),
+    "a step of 0": ("high: 6", "high: 6, step: 0", "14:23", "`step > 0` must hold"),
+    "a step that is too wide": ("high: 6", "high: 6, step: 5", "14:38", "got 6 (the last step is at 2)"),
     "steps that miss the end": (
         "high: 6}",
         "high: 6, step: 3}",
