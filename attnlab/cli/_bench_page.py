@@ -37,10 +37,10 @@ Every round is in [{csv}](<{csv}>).
 {costs}
 
 ms: {time_of}, median over rounds. Speed: relative to dense with its fastest backend at that length, and to
-"{torch_defaults}" where that was measured: median (smallest to largest) of the ratios, round by round. Saved: what
-autograd keeps for the backward pass, without parameters. Peak: the peak memory of a pass, without parameters and input.
-Cache and state (of the causal role): what decoding keeps of one sequence, keys and values that grow with its length or up
-to a window, and recurrent states that do not grow; cache "no": the variant declares no cache.
+"{torch_defaults}" when it was measured: median (smallest to largest) of the ratios, round by round. Saved: what
+memory that autograd keeps for the backward pass, without parameters. Peak: the peak memory of a pass, without parameters
+and input. Cache and state (causal role): the memory that decoding keeps of one sequence, for keys and values, which grow
+with its length or up to a window, and for recurrent states, which do not grow; cache "no": the variant declares no cache.
 
 Each cost grows with this power of the length, by least squares on logarithms:
 

@@ -35,22 +35,22 @@ def print_commands(plan: Plan, *, each: bool = False) -> None:
     assert isinstance(first, CommandConfig)
     print_text(f"First command: {shlex.join(first.arguments)}")
     named = "listed under 'files'" if plan.study.files is not None else "that count"
-    print_files(plan, each=each, named=named, consequence="A run whose command or files change is repeated.")
+    print_files(plan, each=each, named=named, consequence="A run is repeated when its command or files change.")
     if plan.study.files is not None:
         folder, found = plan.folder.resolve(), command_files(plan.folder.resolve(), first.arguments, first.env)
         listed = {folder / name for name in counted_files(folder, first.files)}
         code = [name for name in counted_files(folder, found) if name.endswith((".py", ".sh")) and folder / name not in listed]
         if code:
-            print_text(f"note: not listed under 'files', so a change repeats no run: {', '.join(code)}")
+            print_text(f"note: not listed under 'files', so runs are not repeated when they change: {', '.join(code)}")
     elif computed := unfollowed_imports(plan.folder.resolve(), first.files):
         print_text(
-            f"note: modules whose names are computed cannot be followed ({', '.join(computed[:SHOWN])}): a change of one that "
-            "is not listed above repeats no run; name them under 'files'"
+            f"note: imports with computed names cannot be followed ({', '.join(computed[:SHOWN])}): when such a module "
+            "changes, runs are not repeated; you should list it under 'files'"
         )
 
 
-def print_files(plan: Plan, *, each: bool, named: str = "of your own that count", consequence: str | None = None) -> None:
-    """Print the number and the names of the files that the results depend on: of a program, or of the user's own classes.
+def print_files(plan: Plan, *, each: bool, named: str = "with your classes", consequence: str | None = None) -> None:
+    """Print the number and the names of the files that the results depend on: of a program, or of the user's classes.
 
     Args:
         each: print all names instead of the first ones.
@@ -63,7 +63,7 @@ def print_files(plan: Plan, *, each: bool, named: str = "of your own that count"
         return
     shown = files if each or len(files) <= SHOWN + 1 else files[:SHOWN]
     more = f" and {len(files) - len(shown)} more (--all lists them)" if len(shown) < len(files) else ""
-    end = consequence or "A run whose code changes is repeated."
+    end = consequence or "A run is repeated when its code changes."
     print_text(f"Files {named} ({len(files)}): {', '.join(shown) or 'none'}{more}. {end}")
 
 

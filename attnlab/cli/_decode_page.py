@@ -32,7 +32,7 @@ Every round is in [{csv}](<{csv}>).
 
 {costs}
 
-ms/token: median over rounds of the {time_of} of one token of each sequence, averaged over the last eighth of the length, after
+ms/token: median over rounds of the {time_of} for one token of each sequence, averaged over the last eighth of the length, after
 the earlier positions were read in one call. Speed: relative to dense with its fastest backend at that length: median (smallest
 to largest) of the ratios, round by round. Cache: the keys and values that the layer keeps of one sequence, which grow with its
 length or up to a window. State: the recurrent states that it keeps, which do not grow. Cache "no": the variant declares no

@@ -1,6 +1,6 @@
 """Conditions, columns and order of a study's runs, as given to `attnlab runs`.
 
-The columns are those of `attnlab.load_runs`; the last part of a dotted name is enough if no other column has it (`lr`).
+The columns are the same as in `attnlab.load_runs`; the last part of a dotted name is enough if no other column has it (`lr`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _mask(frame: Frame, condition: str) -> Series:
     place = f"--where {condition}"
     parts = CONDITION.fullmatch(condition)
     if parts is None:
-        raise UserError("expected COLUMN=VALUE, or != < <= > >= in place of =", place)
+        raise UserError("expected COLUMN=VALUE, or != < <= > >= instead of =", place)
     name, sign, value = parts.groups()
     column = frame[_column(frame, name, place=place)]
     present = column.notna() & (column.map(str) != "")

@@ -28,9 +28,13 @@ def add_study_arguments(parser: Parser) -> None:
     parser.add_argument(
         "study", metavar="STUDY.yaml", nargs="?", default=DEFAULT_STUDY, help=f"a study file (default {DEFAULT_STUDY})"
     )
-    parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key: train.steps=50 (repeatable)")
-    parser.add_repeatable("--only", metavar="AXIS=VALUE[,VALUE]", help="select cells: variant=no_wo,dense (repeatable)")
-    parser.add_argument("--seeds", metavar="SEEDS", help="seeds of each cell: 0-4 or 0,1,7 (of a search: the confirming seeds)")
+    parser.add_repeatable("--set", metavar="KEY=VALUE", help="override a key, for example train.steps=50 (repeatable)")
+    parser.add_repeatable(
+        "--only", metavar="AXIS=VALUE[,VALUE]", help="select cells, for example variant=no_wo,dense (repeatable)"
+    )
+    parser.add_argument(
+        "--seeds", metavar="SEEDS", help="seeds of each cell: 0-4 or 0,1,7 (with a search: the confirming seeds)"
+    )
 
 
 def add_seed_arguments(parser: Parser) -> None:
@@ -44,14 +48,14 @@ def add_seed_arguments(parser: Parser) -> None:
         "--max-seeds",
         type=positive_int,
         metavar="N",
-        help="most seeds of a cell with --until-conclusive (default 12)",
+        help="maximum number of seeds per cell with --until-conclusive (default 12)",
     )
     parser.add_argument(
         "--futility",
         type=float,
         metavar="P",
-        help="with --until-conclusive, add no seeds to a cell that is conclusive with --max-seeds seeds with a probability "
-        "below P (default 0.1; 0: add seeds to every inconclusive cell)",
+        help="with --until-conclusive, add no seeds to a cell when its probability of a verdict at --max-seeds is below P "
+        "(default 0.1; 0: add seeds to every inconclusive cell)",
     )
 
 
@@ -63,18 +67,18 @@ def add_queue_arguments(parser: Parser) -> None:
         metavar="URL",
         help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)",
     )
-    parser.add_repeatable("--retry", metavar="STATE", help="rerun runs in this state: failed, diverged, ... (repeatable)")
-    parser.add_argument("--no-check", action="store_true", help="skip the quick check of variants of your own before the runs")
+    parser.add_repeatable("--retry", metavar="STATE", help="rerun runs in this state, for example failed (repeatable)")
+    parser.add_argument("--no-check", action="store_true", help="skip the quick check of your variants before the runs")
 
 
 def add_workers_argument(parser: Parser) -> None:
-    """Add `--workers N`; None where it is not given."""
+    """Add `--workers N`; None when it is not given."""
     parser.add_argument(
         "--workers",
         type=workers,
         metavar="N",
-        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: as many as are measured to finish soonest, at least one "
-        "on each CUDA device)",
+        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: the number that finishes soonest when measured, at least "
+        "one on each CUDA device)",
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HELP = "measure time, memory and scaling of an attention layer against dense: attnlab bench my_lab/cosine.py:Cosine"
 DESCRIPTION = (
-    "Measure one layer, forward and backward, or decoding with --decode, with each backend at each length, taking turns with "
+    "Measure one layer, forward and backward, or decoding with --decode, with each backend at each length, alternating with "
     "dense."
 )
 
@@ -31,10 +31,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--dim", type=positive_int, default=256, metavar="N", help="model width (default 256)")
     parser.add_argument("--heads", type=positive_int, default=8, metavar="N", help="default 8")
     parser.add_argument(
-        "--backend", type=comma_separated, default=[], metavar="NAME,NAME", help="or auto; default: all of each variant"
+        "--backend", type=comma_separated, default=[], metavar="NAME,NAME", help="or auto; default: all that a variant supports"
     )
     parser.add_argument("--position", default="none", metavar="NAME", help="position scheme of every layer (default none)")
-    parser.add_argument("--role", metavar="ROLE", help="causal, bidirectional or cross; default: the first that all have")
+    parser.add_argument(
+        "--role", metavar="ROLE", help="causal, bidirectional or cross; default: the first that all variants support"
+    )
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default fp32")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_repeatable(
@@ -44,13 +46,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--rounds", type=positive_int, default=7, metavar="N", help="measurements of each case (default 7)")
     parser.add_argument("--threads", type=positive_int, metavar="N", help="CPU threads of each process (default: all)")
     parser.add_argument(
-        "--cpu-time", action="store_true", help="measure CPU time, which other programs affect less than the time that passes"
+        "--cpu-time", action="store_true", help="measure CPU time, which other programs affect less than wall-clock time"
     )
     parser.add_argument(
         "--torch-defaults", action="store_true", help="also measure dense with SDPA under PyTorch's default process settings"
     )
     parser.add_argument(
-        "--decode", action="store_true", help="measure the time of a decoded token in place of forward and backward"
+        "--decode", action="store_true", help="measure the time of a decoded token instead of forward and backward"
     )
     parser.add_argument("--out", metavar="PATH", help="write PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
 

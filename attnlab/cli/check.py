@@ -31,17 +31,15 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--backend", metavar="NAME", help="of a variant: backend of all checks (default: the variant's first)")
     parser.add_argument("--device", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument(
-        "--heads", type=positive_int, metavar="N", help="heads of all checks (default: 3, then 4 and drawn numbers)"
+        "--heads", type=positive_int, metavar="N", help="heads of all checks (default: 3, then 4 and random numbers)"
     )
     parser.add_argument(
-        "--dim", type=positive_int, metavar="N", help="model width of all checks (default: 21, then drawn widths)"
+        "--dim", type=positive_int, metavar="N", help="model width of all checks (default: 21, then random widths)"
     )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="of a variant: seed of the sizes that are drawn at random (default 0)"
-    )
+    parser.add_argument("--seed", type=int, metavar="N", help="of a variant: seed of the random sizes (default 0)")
     add_components_argument(parser)
-    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the class: stride=4 (repeatable)")
-    parser.add_repeatable("--only", metavar="CHECK", help="run this check only, as in --only 'causality by value' (repeatable)")
+    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the class, for example stride=4 (repeatable)")
+    parser.add_repeatable("--only", metavar="CHECK", help="run this check only, for example 'causality by value' (repeatable)")
     parser.add_repeatable("--imports", metavar="FILE", help="import a Python file that registers classes (repeatable)")
 
 

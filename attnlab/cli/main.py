@@ -4,7 +4,7 @@ Exit codes: 0 success; 1 a run or a check failed; 2 invalid input, or nothing th
 130 interrupted.
 
 To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and add its name to `VERBS`.
-This module and those of the verbs import nothing heavy, so `attnlab --help` responds at once; a verb's `main` imports what
+This module and the verbs import nothing heavy, so `attnlab --help` responds at once; a verb's `main` imports what
 it needs.
 """
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Args:
-        argv: the words after `attnlab`; default those of the process.
+        argv: the words after `attnlab`; default: from the command line.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:

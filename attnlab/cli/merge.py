@@ -11,9 +11,9 @@ from attnlab.cli._printing import relative
 
 HELP = "join the seeds of bundles of one study"
 DESCRIPTION = (
-    "Join the runs of bundles that `attnlab bundle` wrote, after checking that none was changed and that all have the same "
-    "question, configuration, data and code. The study is written to the folder of runs (ATTNLAB_RUNS), which must have no "
-    "study of this name, and its verdicts are those of all seeds. With one bundle, the study is unpacked."
+    "Join the runs of bundles that `attnlab bundle` wrote, after checking that no bundle was changed and that all have the "
+    "same question, configuration, data and code. The study is written to the folder of runs (ATTNLAB_RUNS), which must have "
+    "no study of this name, and its verdicts use all seeds. With one bundle, the study is unpacked."
 )
 
 

@@ -28,15 +28,13 @@ DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
 def add_arguments(parser: Parser) -> None:
     add_study_arguments(parser)
     parser.add_argument(
-        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: that of measured steps or products)"
+        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: measured from steps or products)"
     )
-    parser.add_argument(
-        "--memory", action="store_true", help="estimate the peak memory on CUDA (default: of cells for a CUDA device)"
-    )
+    parser.add_argument("--memory", action="store_true", help="estimate the peak memory on CUDA (default: only for CUDA cells)")
     parser.add_argument(
         "--all",
         action="store_true",
-        help="list each cell that is refused or skipped, not only each reason, and each file that counts",
+        help="list every refused or skipped cell, not only the reasons, and every file that counts",
     )
 
 
@@ -75,7 +73,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     """Print a row per cell, the totals, and the cells that are left out.
 
     Args:
-        tflops: the rate that turns FLOPs into time, in TFLOP/s; default: that of the steps that an earlier run measured, or
+        tflops: the rate that converts FLOPs to time, in TFLOP/s; default: from the steps that an earlier run measured, or
             that of matrix products on the study's device.
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
@@ -108,7 +106,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
             f"Rows of {', '.join(tasks)} count at full length, because the data are not prepared: FLOPs are upper bounds."
         )
     if any(cell.config.train.may_end_early for cell in (*plan.stages, *plan.cells)):
-        print_text("Runs count with all of their steps, although train.patience or train.stop_at may end them earlier.")
+        print_text("Runs count with all steps, although train.patience or train.stop_at may end them earlier.")
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
@@ -170,7 +168,7 @@ def _print_finished(plan: Plan) -> None:
         print_text(f"Finished runs: unknown: {error}")
         return
     if finished:
-        print_text(f"Finished runs: {len(finished)} of {plan.total}, which are not trained again.")
+        print_text(f"Finished runs: {len(finished)} of {plan.total}; they are not trained again.")
         _print_search_warnings(plan, list(finished.values()))
 
 
@@ -254,7 +252,7 @@ def _print_sweep(plan: Plan) -> None:
     low, high = (sweep.extensions - count for count in plan.sweep_extensions)
     if low or high:
         print_text(
-            f"While the best value of a cell by {_valid(plan)} is the smallest or largest, the sweep adds one on that "
+            f"When the best value of a cell by {_valid(plan)} is the smallest or largest, the sweep adds one on that "
             f"side: {runs} each, at most {low} below and {high} above."
         )
 
@@ -308,7 +306,7 @@ def _pace(plan: Plan, tflops: float | None) -> Pace:
 def measured_rate(plan: Plan) -> tuple[float, str]:
     """Return the rate of square matrix products on the study's device in TFLOP/s, and a description of the measurement.
 
-    It is that of the fastest product, because other programs slow most of them on a busy machine.
+    The fastest product counts, because other programs slow most of them on a busy machine.
     """
     import torch
 

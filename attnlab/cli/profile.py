@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HELP = "find out what a variant can and cannot do, next to baselines: attnlab profile my_lab/cosine.py:Cosine"
 DESCRIPTION = (
-    "Train a variant on small diagnostics whose difficulty increases until it fails, next to dense, lstm, delta and linear, "
+    "Train a variant on small diagnostics of increasing difficulty until it fails, next to dense, lstm, delta and linear, "
     "and write a page. Rerun to resume. The baselines are trained once for all profiles in a runs folder."
 )
 
@@ -27,18 +27,20 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="instead of a name: every built-in variant, a page for each")
     add_components_argument(parser)
     parser.add_argument(
-        "--position", metavar="NAME", help="position scheme (default: rotary in place of learned positions, where supported)"
+        "--position", metavar="NAME", help="position scheme (default: rotary instead of learned positions, when supported)"
     )
-    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the variant: stride=4 (repeatable)")
+    parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the variant, for example stride=4 (repeatable)")
     parser.add_argument("--quick", action="store_true", help="two diagnostics at two levels, in about two minutes on two cores")
     parser.add_argument("--tasks", type=comma_separated, metavar="NAME,NAME", help="diagnostics (default: all of the profile)")
-    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="seeds of each level (default 3, the least)")
+    parser.add_argument(
+        "--seeds", type=positive_int, default=3, metavar="N", help="seeds of each level (default 3, the minimum)"
+    )
     add_workers_argument(parser)
     parser.add_argument(
         "--storage", metavar="URL", help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)"
     )
     parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
-    parser.add_argument("--no-check", action="store_true", help="skip the quick check of a variant of your own before the runs")
+    parser.add_argument("--no-check", action="store_true", help="skip the quick check of your variant before the runs")
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/profile/NAME)")
 
 

@@ -9,8 +9,8 @@ from attnlab.cli._printing import relative
 
 HELP = "train finished runs again with the study's next run; old records are kept"
 DESCRIPTION = (
-    "Let the records of runs no longer count, so that rerunning the study trains the runs again from their first step. "
-    "The old records stay in MLflow, and the files of the old attempts are kept in folders of their own."
+    "Exclude the records of runs, so that rerunning the study trains the runs again from their first step. "
+    "The old records stay in MLflow, and the files of the old attempts are kept in separate folders."
 )
 
 

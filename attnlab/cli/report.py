@@ -20,8 +20,8 @@ def add_arguments(parser: Parser) -> None:
         help="a study's name, or its YAML file; several: one page with one answer above the report of each",
     )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
-    parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the study's own question)")
-    parser.add_repeatable("--imports", metavar="FILE", help="Python file with analyses of your own (repeatable)")
+    parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the question of the study)")
+    parser.add_repeatable("--imports", metavar="FILE", help="Python file with your analyses (repeatable)")
     parser.add_argument(
         "--paper", action="store_true", help="also write paper/: LaTeX tables, figures, methods, appendix, references"
     )
@@ -40,7 +40,7 @@ def main(arguments: Namespace) -> int:
         one = len(arguments.study) == 1 or arguments.out
         if not (arguments.paper and one and _is_report(folder)):
             raise
-        print_text(f"{error}; the paper is made from the results that {relative(folder)} stores")
+        print_text(f"{error}; the paper uses the results stored in {relative(folder)}")
     else:
         print(relative(folder / "index.html"))
     if arguments.paper:

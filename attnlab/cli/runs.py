@@ -12,7 +12,7 @@ from attnlab.cli._printing import print_table, print_text
 from attnlab.errors import UserError
 
 HELP = "list the studies, or the runs of one"
-DESCRIPTION = "Columns are those of attnlab.load_runs; the last part of a dotted name is enough where it is unique (lr)."
+DESCRIPTION = "Columns as in attnlab.load_runs; the last part of a dotted name is enough when it is unique (for example lr)."
 
 
 def add_arguments(parser: Parser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_repeatable(
         "--where",
         metavar="CONDITION",
-        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; 'trial=': has no value. Repeated: all must hold",
+        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; 'trial=': has no value. When repeated, all must hold",
     )
     parser.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="ascending; --sort=-COLUMN descending")

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
 
-HELP = "print the JSON schema of study files, with which an editor completes and checks them"
+HELP = "print the JSON schema of study files, for completion and checks in an editor"
 DESCRIPTION = (
     "Print the JSON schema of study files, with the names of all variants, components, positions, tasks, optimizers, "
     "samplers and pruners, and their options. An editor with a YAML language server reads it from the first line of a study, "

@@ -31,12 +31,14 @@ def add_arguments(parser: Parser) -> None:
         type=_minutes,
         default=24 * 60,
         metavar="TIME",
-        help="time limit of a job: 90m, 8h or 2d (default 1d); a job that reaches it is queued again",
+        help="time limit of a job: 90m, 8h or 2d (default 1d); when a job reaches it, it is queued again",
     )
     parser.add_argument("--cpus", type=positive_int, metavar="N", help="CPUs per machine")
     parser.add_argument("--gpus", type=positive_int, metavar="N", help="GPUs per machine")
     parser.add_argument("--partition", metavar="NAME", help="Slurm partition")
-    parser.add_repeatable("--slurm", type=_pair, metavar="KEY=VALUE", help="sbatch option: account=lab (repeatable)")
+    parser.add_repeatable(
+        "--slurm", type=_pair, metavar="KEY=VALUE", help="sbatch option, for example account=lab (repeatable)"
+    )
 
 
 def main(arguments: Namespace) -> int:

@@ -8,8 +8,8 @@ from attnlab.cli._arguments import Parser
 
 HELP = "print the conclusion of a study, as attnlab run does at its end"
 DESCRIPTION = (
-    "Print the conclusion of a study from its finished runs: the sentences at the top of its report. Like a report, this is a "
-    "look at the study, which later verdicts are corrected for."
+    "Print the conclusion of a study from its finished runs: the sentences at the top of its report. Like a report, this "
+    "counts as a look at the study, for which later verdicts are corrected."
 )
 
 

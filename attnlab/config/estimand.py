@@ -17,7 +17,7 @@ class EstimandConfig(Section):
         description="mean; median of the differences; solve_rate, the share of seeds that reach a threshold; superiority, the "
         "probability that a run beats that of the baseline with the same seed",
     )
-    threshold: float | None = Field(default=None, description="the score that solves the task; null: that of the task")
+    threshold: float | None = Field(default=None, description="the score that solves the task; null: the default of the task")
 
     @model_validator(mode="after")
     def _threshold_of_a_rate(self) -> "EstimandConfig":

@@ -55,10 +55,10 @@ class LayersConfig(Section):
     pattern: Annotated[
         tuple[LayerConfig, ...], BeforeValidator(_entries), Field(min_length=1), WithJsonSchema(_PATTERN_SCHEMA)
     ] = Field(
-        description="in place of 'variant': the variants of the first blocks, each with its options and position, repeated "
+        description="instead of 'variant': the variants of the first blocks, each with its options and position, repeated "
         "over model.depth; model.layers: [gru, gru, dense] is short for {pattern: [gru, gru, dense]}"
     )
-    match: Match | None = Field(default=None, description="match the cost of the model to that of the baseline")
+    match: Match | None = Field(default=None, description="match the cost of the model to the baseline")
 
     @model_validator(mode="before")
     @classmethod

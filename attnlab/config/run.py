@@ -42,14 +42,14 @@ __all__ = [
     "set_path",
 ]
 
-PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for a model whose parts have attention of their own
+PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
 AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
 FILE_OPTIONS = ("path", "valid", "test", "source", "target", "valid_source", "valid_target", "test_source", "test_target")
 
 
 class PartConfig(Section):
-    """A part of a model with attention of its own."""
+    """A part of an encoder-decoder, with its variant and position scheme."""
 
     variant: ComposedField | None = Field(default=None, description="null: the variant of the cell, with its components")
     position: NamedField | None = Field(
@@ -61,7 +61,7 @@ class ModelConfig(Section):
     """The network around the attention variant."""
 
     name: str | None = Field(default=None, min_length=1, description="null: the model of the task's kind")
-    options: dict[str, Any] = Field(default={}, description="options of a model of your own")
+    options: dict[str, Any] = Field(default={}, description="options of a model that you wrote")
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
     layers: LayersField | None = Field(default=None, description="null: all blocks have the variant of the cell")
@@ -89,11 +89,11 @@ class ModelConfig(Section):
     word_dropout: Fraction = Field(default=0.0, description="probability of blanking an input token in training")
     pool: Literal["mean", "max", "class", "first", "last"] = Field(
         default="mean",
-        description="how a classifier reduces a sequence to one vector; class: of a token that is put before the sequence; "
-        "first, last: of the sequence's own tokens, such as [CLS] and [SEP]",
+        description="how a classifier reduces a sequence to one vector; class: the vector of a token that is added before the "
+        "sequence; first, last: the vector of the first or last token, for example [CLS] or [SEP]",
     )
     tie_embeddings: bool = Field(
-        default=False, description="share the weights of the token embedding and the output layer; not of classifiers"
+        default=False, description="share the weights of the token embedding and the output layer; not for classifiers"
     )
     scale_embeddings: bool = Field(default=True, description="multiply token embeddings by the square root of dim")
     initialization: Literal["default", "gpt2"] = Field(
@@ -101,7 +101,7 @@ class ModelConfig(Section):
         description="gpt2: N(0, 0.02) for linear layers and embeddings, divided by sqrt(2 depth) in residual projections",
     )
     mem_len: int = Field(
-        default=0, ge=0, description="hidden states of earlier segments that queries attend to as well (Transformer-XL)"
+        default=0, ge=0, description="number of hidden states of earlier segments that queries also attend to (Transformer-XL)"
     )
     encoder: PartConfig = PartConfig()
     decoder: PartConfig = PartConfig()
@@ -118,20 +118,20 @@ class EvaluateConfig(Section):
     test_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over test; null: all")
     sample: Count | Literal["auto"] | None = Field(
         default="auto",
-        description="bytes or texts, spread evenly over valid, for evaluations during training, which decide the selected "
-        "checkpoint and early stopping; auto: the number of the task; null: as many as valid_limit",
+        description="bytes or texts, spread evenly over valid, for evaluations during training, which select the checkpoint "
+        "and decide early stopping; auto: the default of the task; null: as many as valid_limit",
     )
     test: bool = Field(default=True, description="false: never read the test split")
-    lengths: Lengths = Field(default=(), description="further lengths at which the trained model is tested")
+    lengths: Lengths = Field(default=(), description="other lengths at which the trained model is tested")
 
     @property
     def sample_limit(self) -> int | None:
-        """The number of ``sample``; None if evaluations during training read as much as the last one."""
+        """The number of ``sample``; None when evaluations during training read as much as the last one."""
         return self.sample if isinstance(self.sample, int) else None
 
     @property
     def limits(self) -> dict[str, int | None]:
-        """The fields that limit an evaluation -> their numbers; None: no limit of its own."""
+        """The fields that limit an evaluation -> their numbers; None: no separate limit."""
         return {"valid_limit": self.valid_limit, "test_limit": self.test_limit, "sample": self.sample_limit}
 
     @field_validator("lengths")
@@ -167,15 +167,15 @@ class MachineConfig(Section):
     matmul_precision: Literal["highest", "high", "medium", "auto"] = Field(
         default="highest",
         description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32; auto: "
-        "medium on a CPU on which the plan measures that it is faster and as exact",
+        "medium on a CPU when the plan measures that it is faster and as exact",
     )
     reuse_memory: bool | Literal["auto"] = Field(
         default=False,
-        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU unless the plan measures steps "
-        "that are over 10 % slower",
+        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU, except when the plan measures "
+        "steps that are over 10 % slower",
     )
     processes_per_run: Count = Field(
-        default=1, description="data-parallel processes of one run, each with its rows of a batch and its own CUDA device"
+        default=1, description="data-parallel processes of one run, each with a share of the batch and a separate CUDA device"
     )
 
     @model_validator(mode="before")
@@ -206,7 +206,7 @@ class RunConfig(Section):
     """Everything that determines the numbers of one run."""
 
     task: NamedField
-    variant: VariantField | None = Field(default=None, description="required, unless model.layers has a variant for each block")
+    variant: VariantField | None = Field(default=None, description="required unless model.layers is set")
     position: NamedField | None = Field(default=None, description="null: the default of the variant")
     backend: str = Field(default="auto", min_length=1, description="reference, blocked, sdpa, xformers or auto")
     model: ModelConfig = ModelConfig()
@@ -214,7 +214,7 @@ class RunConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     machine: MachineConfig = MachineConfig()
     init: InitField | None = Field(
-        default=None, description="the stage whose weights training starts from, {from: NAME}; null: from scratch"
+        default=None, description="the stage that provides the initial weights, {from: NAME}; null: train from scratch"
     )
     seed: int = Field(default=0, ge=0)
     sources: dict[str, str] = Field(default={}, description="user files -> digests of their code; filled in by the plan")
@@ -238,7 +238,7 @@ class RunConfig(Section):
 
     @property
     def match(self) -> Match | None:
-        """The cost that the plan matches to that of the baseline."""
+        """The cost that the plan matches to the baseline."""
         return self.model.layers.match if self.model.layers else self.variant.match if self.variant else None
 
     def without_match(self) -> Self:
@@ -252,7 +252,7 @@ class RunConfig(Section):
         """Return 16 hex digits over every field and attnlab's version.
 
         Folders do not count, only the names of user files and their code (without comments and docstrings), so that a project
-        can be moved. Of ``init``, the fingerprint of the run counts whose weights training starts from, not the stage's name.
+        can be moved. ``init`` counts by the fingerprint of the run that provides the initial weights, not by the stage's name.
         """
         from attnlab._version import __version__
 

@@ -65,7 +65,7 @@ Time = Annotated[float, BeforeValidator(_time), _schema(r"^\d+(\.\d+)? ?[smhd]$"
 class Dimension(Section):
     """The values that a search chooses from for one field: a range or choices. Whole ends and steps give whole numbers."""
 
-    low: Number | None = Field(default=None, description="smallest value; if both ends are whole numbers, so are the values")
+    low: Number | None = Field(default=None, description="smallest value; when both ends are integers, so are all values")
     high: Number | None = Field(default=None, description="largest value")
     log: bool = Field(default=False, description="sample uniformly on a logarithmic scale")
     step: Number | None = Field(default=None, description="distance between values; null: every value between the ends")
@@ -141,8 +141,8 @@ class ConfirmConfig(Section):
 class RunLimits(Section):
     """How runs are trained and stopped. Not part of their configuration: no number depends on it, but for rounding."""
 
-    memory_limit: Size | None = Field(default=None, description="of one run's process, such as 8GiB; null: none")
-    timeout: Time | None = Field(default=None, description="of one run, such as 90s, 30m or 2h; null: none")
+    memory_limit: Size | None = Field(default=None, description="of one run's process, for example 8GiB; null: none")
+    timeout: Time | None = Field(default=None, description="of one run, for example 90s, 30m or 2h; null: none")
     fuse: Literal["seeds"] | None = Field(
         default=None,
         description="seeds: train the seeds of a cell together as one batched model, which is meant for small models on a GPU; "

@@ -151,17 +151,17 @@ class StudyConfig(Section):
     command: str | None = Field(
         default=None,
         min_length=1,
-        description="a program that each run starts in place of attnlab's own training, in the folder of this file and without "
-        "a shell: python train.py --lr {lr} --seed {seed}; {lr} is a value of the base or the grid, and the program prints "
-        "JSON lines of metrics",
+        description="a program that each run starts instead of training in attnlab, in the folder of this file and without a "
+        "shell: python train.py --lr {lr} --seed {seed}; {lr} is a value of the base or the grid, and the program should print "
+        "metrics as JSON lines",
     )
     files: list[str] | None = Field(
         default=None,
-        description="with command: files and patterns, such as '*.py', whose contents determine the results; null: those that "
+        description="with command: files that determine the results, or patterns, for example '*.py'; null: the files that "
         "the command line names",
     )
     env: dict[str, str | int | float | bool] = Field(
-        default={}, description="with command: environment variables of its runs, which the records repeat"
+        default={}, description="with command: environment variables of its runs; they appear in the records"
     )
     base: dict[str, Any] = Field(
         default={}, description="the configuration that every cell starts from; with command: placeholder -> value"
@@ -173,26 +173,28 @@ class StudyConfig(Section):
     )
     over: Over = Field(
         default=None,
-        description="one further axis with numbers as levels, such as {train.steps: [500, 1500, 4500]}: cells are compared at "
+        description="another axis, with numbers as levels, for example {train.steps: [500, 1500, 4500]}: cells are compared at "
         "each level, and the change of their differences from level to level is tested",
     )
     stages: dict[str, dict[str, Any]] = Field(
         default={},
-        description="trainings that others start from with init: {from: NAME}: name -> what differs from the base. A run of a "
-        "stage has the variant, the position scheme and the model of the cell that starts from it, and the same seed",
+        description="trainings that provide initial weights for init: {from: NAME}: name -> changes of the base. A run of a "
+        "stage has the variant, position scheme, model and seed of the run that starts from it",
     )
     skip: list[Skip] = []
     factors: Factors = Field(
         default={},
         min_length=1,
         description="instead of grid, the factors of a factorial design: components that are on or off, as in [qk_norm, gate]; "
-        "or name -> the fields that are set when it is on, or {level: {path: value, ...}, ...}; or a dotted path -> its "
-        "values, the first of which is off",
+        "or name -> the fields to set when it is on, or {level: {path: value, ...}, ...}; or a dotted path -> its "
+        "values, with the first for off",
     )
     design: Design | None = Field(
         default=None, description="the cells of a study with factors: full (default), leave_one_out or fractional"
     )
-    seeds: Seeds = Field(default=[0], description="of each cell: a list, or a range such as 0-4; with search: confirm.seeds")
+    seeds: Seeds = Field(
+        default=[0], description="of each cell: a list, or a range, for example 0-4; with search: confirm.seeds"
+    )
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
     sweep: SweepConfig | None = Field(
@@ -201,7 +203,7 @@ class StudyConfig(Section):
     run: RunLimits = RunLimits()
     baseline: Baseline = Field(
         default=None,
-        description="the cell that the others are compared with: axis -> value; or a list of several baselines",
+        description="the cell to compare the others with: axis -> value; or a list of several baselines",
     )
     control: Control = Field(
         default=None,
@@ -214,17 +216,17 @@ class StudyConfig(Section):
     )
     estimand: Estimand = Field(
         default=None,
-        description="the number that summarizes the seeds of a cell: mean, median, solve_rate or superiority; null: that of "
-        "the task",
+        description="the number that summarizes the seeds of a cell: mean, median, solve_rate or superiority; null: the "
+        "default of the task",
     )
     margin: Margin = Field(
         default=None,
-        description="the largest difference that counts as equivalent: a number, or a share of training such as 5 % of steps; "
-        "with several tasks also a margin for each of them",
+        description="the largest difference that counts as equivalent: a number, or a share of training, for example 5 % of "
+        "steps; with several tasks also a margin for each of them",
     )
     moderate: bool = Field(
         default=True,
-        description="moderated t-test: the comparisons of a table, where there are enough, borrow from each other's variances",
+        description="moderated t-test: when a table has enough comparisons, they share an estimate of the variance",
     )
     reference_scores: ReferenceScores = Field(
         default=True,
@@ -232,8 +234,7 @@ class StudyConfig(Section):
     )
     analyses: list[str] = Field(
         default=[],
-        description="analyses of your own, besides those that the study has anyway: names, or file.py:Class, relative to this "
-        "file",
+        description="additional analyses that you wrote: names, or file.py:Class, relative to this file",
     )
     retries: int = Field(default=1, ge=0, description="how often a failed run is repeated")
 
@@ -246,29 +247,29 @@ class StudyConfig(Section):
     @classmethod
     def _not_default(cls, value: str) -> str:
         if value == "Default":
-            raise expected("a name other than that of MLflow's own experiment")
+            raise expected("a name other than 'Default', which MLflow uses")
         return value
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields = serialize(self)
         if self.factors:
-            del fields["grid"]  # the axes are those of the factors
+            del fields["grid"]  # the factors are the axes
         return fields
 
     @property
     def path(self) -> Path | None:
-        """The file that the study was read from; None if it was given as a dict."""
+        """The file that the study was read from; None when it was given as a dict."""
         return self._path
 
     @property
     def folder(self) -> Path:
-        """The folder that paths in the study are relative to: that of the file, or the working directory for a dict."""
+        """The folder that paths in the study are relative to: the folder of the file, or the working directory for a dict."""
         return self._path.parent if self._path else Path()
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
-        """The baselines, each as axis -> value; the first is that to which costs are matched."""
+        """The baselines, each as axis -> value; costs are matched to the first."""
         return self.baseline if isinstance(self.baseline, list) else [self.baseline] if self.baseline else []
 
     @property
@@ -307,7 +308,7 @@ class StudyConfig(Section):
         return "factors" if axis in self.factors else "grid"
 
     def _as_written_loc(self, loc: Loc) -> Loc:
-        """Return the location in the file of a location in the grid: an axis may be a factor, whose levels may be short."""
+        """Return the location in the file of a location in the grid: an axis may be a factor with short levels."""
         if len(loc) < 2 or loc[0] != "grid" or loc[1] not in self.factors:
             return loc
         axis, *rest = loc[1:]
@@ -323,7 +324,7 @@ class StudyConfig(Section):
 
     @property
     def merged(self) -> dict[str, Any] | None:
-        """The content of the file over that of the file that it includes; None if it includes none."""
+        """The content of the file merged over the file that it includes; None if it includes none."""
         return self._merged
 
     @property
@@ -333,7 +334,7 @@ class StudyConfig(Section):
 
     @property
     def reported_seeds(self) -> list[int]:
-        """The seeds of the runs that are reported: those of ``confirm`` if the study has a search."""
+        """The seeds of the runs that are reported; with a search, the seeds of ``confirm``."""
         return self.seeds if self.confirm is None else self.confirm.seeds
 
 

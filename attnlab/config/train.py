@@ -8,17 +8,17 @@ from attnlab.config.types import Betas, Count, Named, NamedField, Section, confl
 
 
 class TrainConfig(Section):
-    """Optimiser, schedule and length of training: exactly one of ``steps`` and ``epochs`` is set."""
+    """Optimizer, schedule and length of training: exactly one of ``steps`` and ``epochs`` is set."""
 
-    steps: Count | None = Field(default=None, description="optimiser steps")
+    steps: Count | None = Field(default=None, description="optimizer steps")
     epochs: float | None = Field(
         default=None,
         gt=0,
         le=1_000_000,
-        description="passes over the training split; with random sampling, as many bytes as it has",
+        description="passes over the training split; with random sampling, the same number of bytes",
     )
-    batch_size: Count = Field(default=32, description="sequences in one optimiser step, all micro-batches together")
-    gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimiser step; divides batch_size")
+    batch_size: Count = Field(default=32, description="sequences in one optimizer step, all micro-batches together")
+    gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimizer step; divides batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
     layer_lr_decay: float = Field(
         default=1.0,
@@ -29,19 +29,20 @@ class TrainConfig(Section):
     )
     frozen: Annotated[int, Field(ge=0)] | Literal["all"] | None = Field(
         default=None,
-        description="keep the embeddings and so many of the first blocks at their initial values (0: the embeddings alone); "
+        description="keep the embeddings and this number of first blocks at their initial values (0: only the embeddings); "
         "all: everything but the output layers; null: nothing",
     )
     optimizer: NamedField = Field(
-        default=Named(name="adamw"), description="a registered optimiser with its options, such as {name: sgd, momentum: 0.9}"
+        default=Named(name="adamw"),
+        description="a registered optimizer with its options, for example {name: sgd, momentum: 0.9}",
     )
-    weight_decay: float = Field(default=0.01, ge=0, description="of the optimiser, which decides how it acts")
+    weight_decay: float = Field(default=0.01, ge=0, description="weight decay, as the optimizer defines it")
     decay: Literal["matrices", "no_embeddings", "all"] = Field(
         default="matrices",
-        description="parameters with weight decay: those of two and more dimensions; these without embeddings; or all, with "
-        "gains and biases",
+        description="parameters with weight decay: all with two or more dimensions; these without embeddings; or all, "
+        "including gains and biases",
     )
-    betas: Betas = Field(default=(0.9, 0.98), description="of optimisers that take them, such as adamw")
+    betas: Betas = Field(default=(0.9, 0.98), description="for optimizers that take them, for example adamw")
     warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
     schedule: Literal["constant", "cosine"] = "cosine"
     final_lr: float = Field(
@@ -51,7 +52,7 @@ class TrainConfig(Section):
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         default="fp32",
-        description="auto: bf16 on CUDA, and on a CPU if training steps are measured to be faster; fp32 if a cell does not "
+        description="auto: bf16 on CUDA, and on a CPU when training steps are measured to be faster; fp32 when a cell does not "
         "support bf16",
     )
     compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
@@ -70,8 +71,8 @@ class TrainConfig(Section):
     )
     stop_at: float | None = Field(
         default=None,
-        description="score on valid, of the metric of the task, that ends training when an evaluation reaches it, such as 0.99 "
-        "in a study of solve rates; null: none",
+        description="end training when an evaluation on valid reaches this score, in the metric of the task, for example 0.99 "
+        "in a study of solve rates; null: never",
     )
 
     @property

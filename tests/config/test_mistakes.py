@@ -291,7 +291,7 @@ MISTAKES = {
         "grid: expected a product of at most 10,000 cells, got 47,952",
     ),
     "too many heads": ("heads: 2", "heads: 1000000000", "5:37", "expected a number of at most 10000, got 1000000000"),
-    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected a name other than that of MLflow's own experiment"),
+    "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected a name other than 'Default'"),
     "a name too long for a file": ("study: wo", f"study: {'w' * 300}", "2:8", "expected a text of at most 100 characters"),
     "a control character": ("wo\n", "w\x01o\n", "2:9", "expected text, got a control character"),
 }
