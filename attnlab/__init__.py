@@ -24,11 +24,16 @@ without notice.
 """
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from attnlab._version import __version__
 
+# `python -m attnlab` runs this with the working directory in front of the standard library, of which only modules that Python
+# has loaded at its start may be imported here.
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from attnlab.registry import (
         register_analysis,
         register_component,
@@ -101,7 +106,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _LAZY:
         raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
     import importlib
