@@ -20,10 +20,10 @@ from attnlab.components.combination import exclusive_pair, missing_places
 from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from attnlab.testing import check
+from attnlab.testing.contract import STATUSES
 
 CHECKS = ("shapes", "causality by value", "padding", "memory", "key-value cache", "backends", "components take effect")
 OPTIONS: dict[str, dict[str, Any]] = {"window": {"size": 5}, "kv_heads": {"count": 1}, "softcap": {"cap": 1.5}}
-STATUSES = ("passed", "not declared", "refused", "failed")
 
 
 class Configuration(NamedTuple):

@@ -15,11 +15,10 @@ from attnlab.config.levels import check_levels, paths_of_axis
 from attnlab.config.over import check_over, with_levels
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
-from attnlab.config.search_checks import check_search
+from attnlab.config.search_checks import check_search, check_sweep
 from attnlab.config.stages import check_stages
 from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import StudySource, assignment
-from attnlab.config.sweep_checks import check_sweep
 from attnlab.config.tasks import check_tasks
 from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
 from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within

@@ -1,4 +1,4 @@
-"""Checks of the sections ``search`` and ``confirm`` against the rest of a study."""
+"""Checks of the sections ``search``, ``confirm`` and ``sweep`` against the rest of a study."""
 
 from typing import Any
 
@@ -99,3 +99,23 @@ def _check_choices(study: StudyConfig, path: str, dimension: Dimension) -> None:
         if canonical(value) in seen:
             raise UserError(f"search.space.{path}: expected each choice once, got {text(value)} again", where(()))
         seen.add(canonical(value))
+
+
+def check_sweep(study: StudyConfig) -> None:
+    """Check that no value is listed twice, and that neither a search nor the grid sets the swept field.
+
+    Raises:
+        UserError: the first mistake, with its place.
+    """
+    if study.sweep is None:
+        return
+    if study.search is not None:
+        message = "expected one of 'sweep' and 'search', got both: a search chooses a value in each cell, a sweep tries all"
+        raise UserError(message, study.where("sweep", key=True))
+    path = study.sweep.path
+    check_free_path(study, path, section="sweep", place=study.where("sweep", path, key=True))
+    values = study.sweep.listed
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            place = study.where("sweep", path, i)
+            raise UserError(f"sweep.{path}: expected each value once, got {text(value)} again", place)

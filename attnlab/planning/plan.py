@@ -26,7 +26,6 @@ from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_not
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.fusing import fuse_notes, refuse_unfusable
 from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
-from attnlab.planning.margin import check_margin
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.named_notes import planned_runs
 from attnlab.planning.notes import (
@@ -42,7 +41,7 @@ from attnlab.planning.notes import (
 )
 from attnlab.planning.ranges import range_notes, rate_notes, share_notes
 from attnlab.planning.resolve import Resolver
-from attnlab.planning.schedules import schedule_notes
+from attnlab.planning.schedules import check_margin, schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
 from attnlab.planning.sizes import size_notes

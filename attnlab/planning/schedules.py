@@ -1,17 +1,21 @@
-"""Notes on schedules of training that contradict each other: warm-ups that do not end, and evaluations that decide nothing."""
+"""Checks of training schedules: warm-ups that do not end, evaluations that decide nothing, too few of them for a margin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from attnlab.config.axes import Label
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
+from attnlab.config.tasks import task_axis
+from attnlab.errors import UserError
 from attnlab.planning.evaluations import EvaluationSchedule, evaluation_schedule
+from attnlab.planning.matching import CellPair
 from attnlab.planning.named_notes import PlannedRun, shared_notes
 from attnlab.training.optim import warmup_steps
+from attnlab.training.slope import MIN_POINTS
 
 
 def schedule_notes(study: StudyConfig, runs: Sequence[PlannedRun]) -> Iterator[str]:
@@ -82,3 +86,32 @@ def _on_evaluations(study: StudyConfig, config: RunConfig, schedule: EvaluationS
             f"train.patience: {train.patience} ends no run: {train.patience + 1} evaluations are needed, and a run has "
             f"{schedule.early} before its last one: set train.patience or train.eval_every lower"
         )
+
+
+def check_margin(study: StudyConfig, resolved: Sequence[CellPair], *, margins: Mapping[str, float | str | None]) -> None:
+    """Raise ``UserError`` if a margin is a share of steps and a baseline is evaluated too seldom to estimate it.
+
+    Args:
+        margins: label of the task's value -> margin; "" -> margin in a study of one task.
+    """
+    shares = [margin for margin in margins.values() if isinstance(margin, str)]
+    if not shares:
+        return
+    place, axis = study.where("margin"), task_axis(study)
+    if not study.baselines:
+        raise UserError(f"margin: {shares[0]} is estimated from the baseline: expected a 'baseline', got none", place)
+    for cell, resolution in resolved:
+        margin = margins[str(cell.axes[axis]) if axis else ""]
+        if not isinstance(margin, str):
+            continue
+        if resolution.refusal is not None or not study.baselines[0].items() <= cell.axes.items():
+            continue
+        schedule = evaluation_schedule(resolution.config, resolution.task)
+        steps, every = schedule.steps, schedule.every
+        points = len({*range(every, steps + 1, every), steps} - set(range((steps + 1) // 2)))
+        if points < MIN_POINTS:
+            message = (
+                f"margin: {margin} is estimated from the baseline's validation curve: expected at least {MIN_POINTS} "
+                f"evaluations in the second half of training, got {points} of {cell.name!r}"
+            )
+            raise UserError(f"{message}; set train.eval_every to at most {max(1, steps // 4)}", place)

@@ -1,16 +1,19 @@
-"""Notes on moderated t-tests, simultaneous intervals, chosen estimates, fragile verdicts, and predicted verdicts."""
+"""Notes on moderated t-tests, simultaneous intervals, chosen estimates, fragile and predicted verdicts, and test items."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, is_chosen
+from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, format_metric, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
+from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.records import comparison_name
 from attnlab.stats.skewness import MIN_SEEDS
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Reason, Verdict
+
+MAX_NAMED = 6  # comparisons with their standard errors; the largest come first
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
@@ -88,3 +91,19 @@ def notes_on_predictions(verdicts: Sequence[Verdict]) -> list[str]:
             "uncertain."
         )
     return texts
+
+
+def item_notes(parts: Sequence[UncertaintyParts]) -> list[str]:
+    """Return a note on seeds and items; none if no run has kept the scores of its items."""
+    if not parts:
+        return []
+    largest = sorted(parts, key=lambda part: -(part.seeds**2 + part.items**2))[:MAX_NAMED]
+    texts = [
+        f"{part.cell} {format_metric(part.seeds)} and {format_metric(part.items)} ({part.item_share:.0%} items: "
+        f"{'a longer test' if part.item_share > 0.5 else 'more seeds'})"
+        for part in largest
+    ]
+    return [
+        "Standard errors of a difference over seeds and over the items of the test, the share of the items in both together, "
+        f"and what reduces the larger part: {'; '.join(texts)}. Intervals and verdicts are over seeds, for these test items."
+    ]

@@ -20,7 +20,7 @@ from attnlab.report.figures import (
     draw_learning_curves,
     draw_tradeoffs,
 )
-from attnlab.report.items import item_notes
+from attnlab.report.interval_notes import item_notes
 from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores

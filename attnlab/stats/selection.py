@@ -123,17 +123,14 @@ def find_lost(
     return [(cell, tuple(sorted(seeds)), study) for (cell, study), seeds in lost.items()]
 
 
-def find_not_run(
-    planned: Mapping[str, Seeds], records: Sequence[RunRecord], spec: ComparisonSpec, *, unconfirmed: Iterable[str] = ()
-) -> list[tuple[str, Seeds]]:
+def find_not_run(planned: Mapping[str, Seeds], records: Sequence[RunRecord], spec: ComparisonSpec) -> list[tuple[str, Seeds]]:
     """Return (cell, seeds) of planned runs that have not ended.
 
     Args:
         planned: Name of a cell -> its planned seeds.
-        unconfirmed: Cells whose search chose nothing that could be confirmed.
     """
     ended: dict[str, set[int]] = {}
-    refused = {*unconfirmed}
+    refused: set[str] = set()
     for run in records:
         name = cell_of(run, spec)
         if run["state"] in (RunState.REFUSED, NOT_CONFIRMED):

@@ -30,7 +30,7 @@ from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
 T = TypeVar("T")
-STATUSES = ("passed", "failed", "refused", "not declared")
+STATUSES = ("passed", "not declared", "refused", "failed")
 
 
 @dataclass(frozen=True)

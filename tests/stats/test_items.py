@@ -7,7 +7,7 @@ import numpy
 import pandas
 import pytest
 
-from attnlab.report.items import item_notes
+from attnlab.report.interval_notes import item_notes
 from attnlab.report.write import write_report as report
 from attnlab.stats.items import UncertaintyParts, split_uncertainty
 from attnlab.study.run import run
