@@ -13,7 +13,7 @@ Softmax attention has these places, in the order of computation:
     head_outputs         y_i = sum_j w_ij v_j        of every head
     output_projection    W_O Concat(y)
 
-A component is a module with a method for the place that it changes. In a file of your own:
+A component is a module with a method for the place that it changes, for example:
 
     @register_component("soften")
     class Soften(Component):
@@ -26,7 +26,8 @@ A component is a module with a method for the place that it changes. In a file o
 
     variant: {name: dense, with: [{name: soften, value: 2.0}]}
 
-Components of one place act in the order in which a study lists them. ``attnlab check FILE.py:Soften`` tests a component.
+Components of one place act in the order in which a study lists them. You should test a component with ``attnlab check
+FILE.py:Soften``.
 """
 
 from collections.abc import Mapping
@@ -85,17 +86,17 @@ class Component(nn.Module):
 
     Attributes:
         roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
-        supports_memory: False for a component that requires keys at the positions of the queries alone.
-        supports_cache: False for a component whose effect on a new position depends on inputs that no cache holds.
+        supports_memory: False for a component that only works when keys and queries have the same positions.
+        supports_cache: False when the effect of the component on a new position depends on inputs that no cache holds.
         supports_compile: False for a component that ``torch.compile`` does not capture.
-        permutation_equivariant: False where its effect depends on positions; it then replaces a position scheme.
-        window: w, for a component whose ``visible`` is exactly ``|i - j| < w``; None for others. Backends then compute no
-            other logits where they can.
-        constant_first_output: True where the first output of a causal role is the same for every input
+        permutation_equivariant: False when its effect depends on positions; it then replaces a position scheme.
+        window: w, for a component with a ``visible`` of exactly ``|i - j| < w``; None for others. Backends then skip other
+            logits when they can.
+        constant_first_output: True when the first output of a causal role is the same for every input
             (``attnlab.variants.Variant``).
-        paper: the citation, such as ``"Henry et al. 2020"``.
+        paper: the citation, for example ``"Henry et al. 2020"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
+            ``attnlab/report/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch
@@ -123,7 +124,7 @@ class Component(nn.Module):
 
     @classmethod
     def places(cls) -> tuple[str, ...]:
-        """Return the places that this component changes: those whose method it implements."""
+        """Return the places that this component changes, for which it implements the method."""
         methods = {"score": ("score", "score_function")}
         return tuple(
             place
@@ -197,7 +198,7 @@ class Component(nn.Module):
         raise NotImplementedError
 
     def scale(self) -> Tensor:
-        """Return a factor of the products q . k, broadcastable to (h, 1, 1); that of the variant remains."""
+        """Return a factor of the products q . k, broadcastable to (h, 1, 1), in addition to the scale of the variant."""
         raise NotImplementedError
 
     def values(self, v: Tensor) -> Tensor:
@@ -233,7 +234,7 @@ class Component(nn.Module):
         raise NotImplementedError
 
     def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
-        """Return the weights (b, h, t, s) of the values, in place of the softmax of the logits.
+        """Return the weights (b, h, t, s) of the values, instead of the softmax of the logits.
 
         Args:
             logits: (b, h, t, s); the lowest finite number where a key is hidden.

@@ -1,9 +1,9 @@
-"""The base class of models: the networks that variants are tried in.
+"""The base class of models, the networks that contain variants.
 
 A model serves the tasks of one ``kind``. The training loop, the evaluation and the costs apply it through ``forward_batch``
 and ``example_batch`` only. To add a model, subclass ``LanguageModel``, ``Classifier`` or another model of that kind, and
-register it (``attnlab.register_model``); a study names it by ``model: {name: ..., options: {...}}``. If only its blocks differ,
-name their class as ``block``.
+register it (``attnlab.register_model``); a study names it by ``model: {name: ..., options: {...}}``. When only its blocks
+differ, set their class as ``block``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Model(nn.Module):
     def roles(cls, task: TaskShape) -> dict[str, str]:
         """Return the role of the attention of each part: name of the part -> role.
 
-        A part has a section of its own in ``model``, such as ``model.encoder``. The name "" stands for the whole of a model
-        whose blocks all have the variant and the position scheme of the study.
+        Each part has a section in ``model``, for example ``model.encoder``. The name "" stands for the whole model, when all
+        blocks have the variant and the position scheme of the study.
         """
         return {"": task.role}
 
@@ -81,10 +81,10 @@ class Model(nn.Module):
 
     @classmethod
     def example_batch(cls, task: TaskShape, rows: int, *, device: torch.device, padded: bool = False) -> Batch:
-        """Return a batch whose rows all have the task's length, to measure costs.
+        """Return a batch to measure costs, with all rows at the task's length.
 
         Args:
-            padded: with the masks that a batch of unequal rows has.
+            padded: add the masks of a batch with unequal rows.
         """
         raise NotImplementedError
 

@@ -70,7 +70,7 @@ def unsupported(
 ) -> str | None:
     """Return the reason why ``backend`` cannot compute a configuration on this machine, or None.
 
-    Properties of the configuration are checked before those of the machine.
+    Properties of the configuration are checked first, then properties of the machine.
 
     Args:
         backend: one of ``BACKENDS``.
@@ -154,18 +154,18 @@ def attend(
         q: (b, h, t, d).
         k: (b, h, s, d).
         v: (b, h, s, e).
-        mask: the keys that each query may attend to; None: all. Of a window, ``blocked`` computes no other logits, nor does
-            ``xformers`` where the mask is causal without an ``attn_mask`` and there is no bias; to the other backends a
-            window is a mask.
+        mask: the keys that each query may attend to; None: all. ``blocked`` skips logits outside a window, and so does
+            ``xformers`` when the mask is causal without an ``attn_mask`` and there is no bias; the other backends treat a
+            window as a mask.
         bias: broadcastable to (b, h, t, s), added to the scaled logits; or a ``LogitBias`` that computes it from q and k.
-            ``blocked`` uses its ``relative_logits`` where it has them, and then never holds a whole bias.
+            ``blocked`` uses its ``relative_logits`` when it has them, and then never holds the whole bias.
         backend: one of ``BACKENDS``.
         dropout: probability of dropping an attention weight; pass 0 outside training.
         scale: factor of the products q . k; default 1 / sqrt(d).
-        total_length: length of the whole sequence where q and k are a part of it; default s. In the backward pass
+        total_length: length of the whole sequence when q and k are a part of it; default s. In the backward pass
             ``blocked`` recomputes the weights of long sequences instead of saving them.
         scores: functions that change the scaled and biased logits, in order; for ``reference``, ``blocked`` and ``flex``.
-        weights: function that computes the weights in place of the softmax; for ``reference`` and ``blocked``.
+        weights: function that computes the weights instead of the softmax; for ``reference`` and ``blocked``.
 
     Returns:
         (b, h, t, e).

@@ -1,8 +1,8 @@
 """Masks by blocks of queries: the ranges of keys that a block may attend to, and whether its mask hides any of them.
 
 Like ``create_block_mask`` of PyTorch's FlexAttention (Dong et al. 2024, arXiv:2412.05496): keys are left out, ``KEYS`` at a
-time, where no query of a block may attend to them, and a block whose queries may attend to all the others has no mask. The
-functions of a mask are evaluated for one block of queries at a time.
+time, when no query of a block may attend to them, and when all queries of a block may attend to all other keys, the block has
+no mask. The functions of a mask are evaluated for one block of queries at a time.
 """
 
 from collections.abc import Iterable, Sequence

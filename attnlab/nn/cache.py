@@ -11,8 +11,8 @@ class Cache:
     first call.
 
     Attributes:
-        bounded: True if the size of the tensors does not grow with the sequence beyond a size that the layer fixes, as of the
-            state of a recurrence or the last inputs of a short convolution. Their bytes are those of states.
+        bounded: True if the tensors do not grow with the sequence beyond a size that the layer fixes, for example the state of
+            a recurrence. Their bytes count as states.
     """
 
     bounded: bool = False
@@ -76,7 +76,7 @@ class KeyValueCache(Cache):
         self.values: Tensor | None = None
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values of new positions; return those of all positions.
+        """Append keys and values of new positions; return the keys and values of all positions.
 
         Args:
             k: (b, g, n, d) of n new positions; n may be 0.

@@ -35,10 +35,10 @@ def dropout_factors(x: Tensor, p: float, *, generator: torch.Generator | None = 
 
 
 class Dropout(nn.Dropout):
-    """``nn.Dropout`` that is faster on a CPU. Elsewhere, and where it is compiled, it is ``nn.Dropout``."""
+    """``nn.Dropout`` that is faster on a CPU. On other devices, and when it is compiled, it is ``nn.Dropout``."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x with features set to zero in training, and the others scaled: shape and dtype as those of x."""
+        """Return x with features set to zero in training, and the others scaled, with the shape and dtype of x."""
         if not self.training or not 0 < self.p < 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(x)
         return x * dropout_factors(x, self.p)

@@ -39,9 +39,9 @@ ACTIVATIONS = {
 
 
 class FeedForward(nn.Module):
-    """Two linear layers around an activation, or three with a gate, applied to each position by itself.
+    """Two linear layers around an activation, or three with a gate, applied to each position separately.
 
-    The inner width is ``multiple * dim``; that of ``swiglu`` is 2/3 of it, as in Shazeer 2020, section 3, so that its three
+    The inner width is ``multiple * dim``, and for ``swiglu`` 2/3 of it, as in Shazeer 2020, section 3, so that its three
     matrices have as many parameters as the two matrices of the others.
 
     Args:

@@ -1,7 +1,7 @@
 """Backend ``flex``: PyTorch's FlexAttention, which compiles the functions of logits and masks into one kernel.
 
 Dong et al. 2024, arXiv:2412.05496. ``score_mod`` is the composition of the position bias and the functions of the logits,
-``block_mask`` that of causal mask, window, ``attn_mask`` and mask functions: blocks that it hides are not computed.
+``block_mask`` combines causal mask, window, ``attn_mask`` and mask functions: blocks that it hides are not computed.
 
 FlexAttention numbers the queries from 0. The functions of attnlab receive the position of a query among the keys, i + s - t.
 

@@ -104,7 +104,7 @@ def _blocks(q: Tensor, row: int, *, split: bool) -> list[slice]:
 
     Args:
         row: number of keys of a block.
-        split: True where smaller blocks attend to fewer keys.
+        split: True when smaller blocks attend to fewer keys.
     """
     b, h, t, _ = q.shape
     rows = max(1, min(blocked.CAUSAL_BLOCK if split else t, BLOCK_SIZE * blocked.max_logits(q) // max(1, b * h * row)))

@@ -51,7 +51,7 @@ def take_keys(z: Tensor, keys: KeyRanges, *, dim: int) -> Tensor:
 
 
 def split_keys(z: Tensor, keys: KeyRanges) -> list[tuple[slice, Tensor]]:
-    """Return each range with its part of z (..., s), whose columns are the keys of all ranges."""
+    """Return each range with its part of z (..., s); the columns of z are the keys of all ranges."""
     return list(zip(keys, z.split([part.stop - part.start for part in keys], dim=-1), strict=True))
 
 

@@ -72,7 +72,7 @@ def relative_shift(x: Tensor, s: int) -> Tensor:
         s: number of keys.
 
     Returns:
-        (..., t, s), a view where the rows of ``x`` are contiguous. Entries whose distance ``x`` does not hold come from a
+        (..., t, s), a view when the rows of ``x`` are contiguous. Entries for distances that ``x`` does not hold come from a
         neighboring row: these are keys that a causal mask hides.
 
     Examples:

@@ -15,7 +15,7 @@ The exponents g_i - g_j are never positive, so that any decay is computed withou
 of A: queries of the later half of a chunk and keys of the earlier half both decay towards the border between them, and the
 halves are treated in the same way, down to single positions.
 
-The delta rule writes u_i = beta_i (v_i - S_(i-1)^T k_i a_i) in place of v_i. Within a chunk these solve a unit triangular
+The delta rule writes u_i = beta_i (v_i - S_(i-1)^T k_i a_i) instead of v_i. Within a chunk these solve a unit triangular
 system (the UT transform of Yang et al. 2024, arXiv:2406.06484):
 
     (I + L) U = beta V - beta exp(g) K S                          L_ij = beta_i k_i . k_j exp(g_i - g_j), j < i
@@ -151,7 +151,7 @@ class _Chunks(NamedTuple):
 
 
 def _split(k: Tensor, erased: Tensor, v: Tensor, log_decay: Tensor | None, *, t: int) -> tuple[_Chunks | None, _Chunks]:
-    """Return the chunks of the positions before the first query, or None, and those of the last t positions."""
+    """Return the chunks of the positions before the first query, or None, and the chunks of the last t positions."""
     s = v.shape[2]
     if log_decay is None:
         log_decay = v.new_zeros(1, 1, s, 1)

@@ -31,5 +31,5 @@ class LogitBias(Protocol):
         ...
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        """Return ``scale * q k^T + bias`` as two products, or None where it has no such form."""
+        """Return ``scale * q k^T + bias`` as two products, or None when it has no such form."""
         ...

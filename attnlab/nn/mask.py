@@ -17,7 +17,7 @@ class AttentionMask:
     Attributes:
         causal: query i attends to keys up to position i + s - t only.
         window: query i attends to keys at a distance below ``window`` from position i + s - t only: with ``causal``, to the
-            last ``window`` keys, its own position included.
+            last ``window`` keys, including position i + s - t.
         attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
         functions: functions of the indices of queries and keys (``attnlab.nn.indices.MaskFunction``).
 
@@ -35,14 +35,14 @@ class AttentionMask:
             raise ValueError(f"AttentionMask: expected a window of at least 1, got {self.window}")
 
     def without_window(self, t: int, s: int, *, device: torch.device) -> "AttentionMask":
-        """Return an equal mask whose window is part of ``attn_mask``."""
+        """Return an equal mask with the window as part of ``attn_mask``."""
         if self.window is None:
             return self
         near = relative_distance(t, s, device=device).abs() < self.window
         return replace(self, window=None, attn_mask=near if self.attn_mask is None else near & self.attn_mask)
 
     def normalized(self, t: int, s: int, *, device: torch.device) -> "AttentionMask":
-        """Return an equal mask for t queries and s keys whose ``causal`` and ``window`` show a key to every query.
+        """Return an equal mask for t queries and s keys in which ``causal`` and ``window`` show a key to every query.
 
         With more queries than keys, these two may hide all keys from a query; they then become part of ``attn_mask``.
         """
@@ -52,7 +52,7 @@ class AttentionMask:
         return replace(mask, causal=False, window=None, attn_mask=mask.dense(t, s, device=device))
 
     def without_functions(self, q: Tensor, s: int) -> "AttentionMask":
-        """Return an equal mask for queries (b, h, t, d) and s keys whose functions are part of ``attn_mask``."""
+        """Return an equal mask for queries (b, h, t, d) and s keys with the functions as part of ``attn_mask``."""
         if not self.functions:
             return self
         attn_mask, indices = self.attn_mask, Indices.of(q, s)
@@ -62,7 +62,7 @@ class AttentionMask:
         return replace(self, functions=(), attn_mask=attn_mask)
 
     def dense(self, t: int, s: int, *, device: torch.device) -> Tensor | None:
-        """Return the whole mask as one boolean tensor, broadcastable to (b, h, t, s); None where every key is visible.
+        """Return the whole mask as one boolean tensor, broadcastable to (b, h, t, s); None when every key is visible.
 
         Functions must be part of ``attn_mask`` already.
         """

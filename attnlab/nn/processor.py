@@ -57,7 +57,7 @@ def bf16_speedup(matmul_precision: str = "highest") -> float:
 
 
 def _ratio_at_largest_size() -> float:
-    """Return the ratio of fp32 to bf16 seconds, for the largest size whose products stay short."""
+    """Return the ratio of fp32 to bf16 seconds, for the largest size with short products."""
     fp32 = bf16 = 1.0
     for size in SIZES:
         fp32, bf16 = _seconds(size)

@@ -46,7 +46,7 @@ class Recurrence(nn.Module):
 
 
 def _skip_padding(layer: nn.GRU | nn.LSTM, x: Tensor, mask: Tensor | None) -> Tensor:
-    """Run ``layer`` with the real positions moved to the front, where the padding behind them cannot change their states."""
+    """Run ``layer`` with the real positions moved to the front, so that the padding behind them cannot change their states."""
     if mask is None:
         return _states(layer, x)
     order = (~mask).byte().argsort(dim=1, stable=True).unsqueeze(-1)  # (b, t, 1)

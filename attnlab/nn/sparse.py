@@ -83,7 +83,7 @@ def strided_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, s
 
 
 def block_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, block_size: int, options: GroupOptions) -> Tensor:
-    """Attend from each query to the keys of its own block up to itself: causal attention in each row of the grid.
+    """Attend from each query to the earlier keys of its block and to itself: causal attention in each row of the grid.
 
     Args:
         mask: (b, t), True = may be attended to; None: all.

@@ -30,7 +30,7 @@ ops = _load()
 def unsupported() -> str | None:
     """Return the reason why xformers has no CUDA kernels in this environment, or None.
 
-    Enables the operators that use PyTorch's own kernels if the library of xformers did not load (see the module's docstring).
+    Enables the operators that use PyTorch's kernels if the library of xformers did not load (see the module's docstring).
     """
     common, operator = ops.fmha.common, ops.fmha.cutlass.FwOp
     if getattr(common, "_built_with_cuda", True):
@@ -62,7 +62,7 @@ def attention(
 
 
 def windowed_attention(q: Tensor, k: Tensor, v: Tensor, *, window: int, dropout: float, scale: float) -> Tensor:
-    """Compute causal attention of each query over the last ``window`` keys, its own included; q, k, v (b, h, t, d).
+    """Compute causal attention of each query over the last ``window`` keys, including itself; q, k, v (b, h, t, d).
 
     The sequences of the batch are concatenated: the only local bias with a backward pass in float32 requires it.
     """
@@ -79,7 +79,7 @@ def _same_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _aligned(additive: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """Expand to (b, h, t, s), in memory whose rows begin at multiples of 8 elements, as the kernels require."""
+    """Expand to (b, h, t, s), in memory with rows that begin at multiples of 8 elements, as the kernels require."""
     if additive is None:
         return None
     b, h, t, s = *q.shape[:3], k.shape[-2]

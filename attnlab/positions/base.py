@@ -1,4 +1,4 @@
-"""Position schemes: the ways in which order enters attention.
+"""Position schemes: how attention learns the order of its input.
 
 A scheme acts through exactly one hook:
 
@@ -53,16 +53,16 @@ class Position(nn.Module):
 
     Attributes:
         hook: ``embed``, ``rotate``, ``bias`` or ``none``.
-        relative: True for a scheme that depends on distances alone, so that the start of the sequence does not matter.
-        reads_mask: True for a scheme that acts by ``bias`` and depends on the keys that each query may attend to, as one that
-            counts them does. ``bias`` then takes ``visible``.
+        relative: True for a scheme that depends only on distances, so that the start of the sequence does not matter.
+        reads_mask: True for a scheme that acts by ``bias`` and depends on the keys that each query may attend to, for example
+            because it counts them. ``bias`` then takes ``visible``.
         extrapolates: True for a scheme that supports positions beyond the length it was constructed for. Otherwise a trained
             model is not evaluated at longer sequences.
-        embedding_parameters: names of the parameters that are embeddings, which ``model.initialization: gpt2`` draws as it
-            draws those of tokens.
-        paper: the citation, such as ``"Press et al. 2022"``.
+        embedding_parameters: names of the parameters that are embeddings, which ``model.initialization: gpt2`` draws in the
+            same way as token embeddings.
+        paper: the citation, for example ``"Press et al. 2022"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
+            ``attnlab/report/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch
@@ -119,15 +119,15 @@ class Position(nn.Module):
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return q (b, h, t, d) and k (b, h, s, d), changed according to their positions.
 
-        Both may become wider, to the same width. The scale of the logits remains that of d, 1 / sqrt(d) in most variants.
+        Both may become wider, to the same width, but the scale of the logits does not change: 1 / sqrt(d) in most variants.
         """
         raise NotImplementedError
 
     def logit_factor(self, s: int) -> float:
         """Return the factor by which ``rotate`` multiplies the products q . k of s keys in addition to the rotation.
 
-        1, unless the scheme has a temperature. A variant that rotates some features of q and k alone multiplies the products
-        of the others by this factor.
+        1, unless the scheme has a temperature. When a variant rotates only some features of q and k, it should multiply the
+        products of the others by this factor.
         """
         return 1.0
 
@@ -137,7 +137,7 @@ class Position(nn.Module):
         """Return the bias of the logits, which are already multiplied by ``scale``.
 
         A scheme with ``reads_mask`` takes ``visible`` in addition: a boolean tensor, broadcastable to (b, h, t, s), True = may
-        be attended to, or None, where the role alone decides.
+        be attended to, or None when only the role decides.
 
         A scheme may omit ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads and
         of neighboring positions, and the plan refuses it for variants that request parts. A scheme with these parameters must

@@ -1,10 +1,10 @@
-"""Analyses: what a study's page, terminal output and tables say beyond its table of verdicts.
+"""Analyses: results of a study in addition to its table of verdicts.
 
 Each analysis is a class with one method for each place where its results are shown. The page, the terminal, the exported
-tables and the plan loop over the analyses of a study and know none of them. `BUILT_IN` lists attnlab's own with the condition
-under which a study has them; the key `analyses` of a study names others, which are found as variants are: by
-`attnlab.register_analysis`, by a path such as `ranks.py:RankCorrelation`, or by an entry point of the group
-`attnlab.analyses`. A study without an analysis imports none of its modules.
+tables and the plan loop over the analyses of a study and know none of them. `BUILT_IN` lists the built-in analyses and when a
+study has them. The key `analyses` of a study adds others: by `attnlab.register_analysis`, by a path, for example
+`ranks.py:RankCorrelation`, or by an entry point of the group `attnlab.analyses`. A study without an analysis imports none of
+its modules.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ class Results:
 
 
 class Analysis(Generic[Estimate]):
-    """Base class of analyses. Only `estimate` is required; what another method does not return is not shown."""
+    """Base class of analyses. Only `estimate` is required; the other methods return nothing by default."""
 
     def notes(self, plan: Plan) -> Iterable[str]:
         """Return sentences for the plan of a study that has this analysis.
 
         Raises:
-            UserError: The study cannot be analysed in this way.
+            UserError: The study cannot be analyzed in this way.
         """
         return ()
 
     def estimate(self, results: Results) -> Estimate | None:
-        """Compute the analysis. None, or an empty list, if these results have nothing to show."""
+        """Compute the analysis. Return None or an empty list when there is nothing to show."""
         raise NotImplementedError
 
     def lines(self, estimate: Estimate, results: Results) -> Iterable[str | Table]:
@@ -91,7 +91,7 @@ class Analysis(Generic[Estimate]):
         return None
 
     def summarize(self, summary: Summary, estimate: Estimate, results: Results) -> Summary:
-        """Return the paragraph at the top of the page, given that of the verdicts and of earlier analyses."""
+        """Return the paragraph at the top of the page, given the paragraph of the verdicts and earlier analyses."""
         return summary
 
     def frames(self, estimate: Estimate, results: Results) -> Mapping[str, pandas.DataFrame]:
@@ -114,7 +114,7 @@ BUILT_IN: Mapping[str, Condition] = {
 
 
 def has_other_lengths(records: Sequence[RunRecord]) -> bool:
-    """Return True if runs have columns for scores at other lengths than that of the training, or for their absence."""
+    """Return True if runs have columns for scores at lengths other than in training, or for their absence."""
     return any("_at/" in name or name.startswith("length.") for record in records[:1] for name in record)
 
 
@@ -149,9 +149,9 @@ class Analysed:
 
 
 def analyse(results: Results) -> Analysed:
-    """Compute the analyses of a study: attnlab's own, and those that it asks for.
+    """Compute the built-in analyses of a study, and the analyses that it names.
 
-    One that is not imported here is left out with a warning: a record alone never decides which code runs.
+    When an analysis is not imported here, it is left out with a warning: a record alone never decides which code runs.
     """
     found: list[tuple[Analysis[Any], Any]] = []
     for name in (*(name for name, applies in BUILT_IN.items() if applies(results)), *results.compared.analyses):

@@ -44,8 +44,8 @@ class Result(running.StudyResult):
     """The result of a study.
 
     Attributes:
-        rows: one for each run, those of the stages first, and one for each refused cell, in the plan's order.
-        reference_scores: scores of trivial methods on the test split, where the study requests them.
+        rows: one for each run, stages first, and one for each refused cell, in the plan's order.
+        reference_scores: scores of trivial methods on the test split, when the study requests them.
         others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
         root: the folder of runs.
     """
@@ -139,8 +139,8 @@ def load_compared(study: str | Path, root: str | Path | None = None) -> Compared
 def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFrame:
     """Return the verdicts of a study from its records, one row for each cell and each baseline that it is compared with.
 
-    They are those of the table of ``attnlab run`` and of the report, in full precision. Like these, they are a look at the
-    study, which is recorded: later verdicts are corrected for it. Missing numbers are NaN. Columns:
+    They are the same as in the table of ``attnlab run`` and in the report, in full precision. Calling this function counts as
+    a look at the study, which is recorded, and later verdicts are corrected for it. Missing numbers are NaN. Columns:
 
     ============================  ===================================================================================
     ``task``                      in a study of several tasks: the task
@@ -150,14 +150,14 @@ def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFr
     ``difference``                from the baseline, over shared seeds, in the metric's unit (exact tests: in the unit of
                                   their estimate)
     ``low``, ``high``             the 95 % interval of the difference
-    ``simultaneous_low``,         the interval that holds together with those of all other comparisons
+    ``simultaneous_low``,         the interval that holds together with all other comparisons
     ``simultaneous_high``
     ``p``                         the p-value that the verdict rests on, after Holm's correction: of the test for a
                                   difference, or for equivalent cells of the equivalence test
     ``verdict``                   ``better``, ``worse``, ``equivalent within the margin``, ``identical in all ... seeds``,
                                   ``inconclusive`` or ``baseline``, with conditions and reasons as in the report; the state
                                   of a cell without a result
-    ``seeds``                     number of seeds of the difference; of a cell that is not compared, its own
+    ``seeds``                     number of seeds of the difference; for a cell that is not compared, of the cell
     ============================  ===================================================================================
 
     Args:

@@ -5,19 +5,21 @@ the end of a run that is reported. Training batches are a pure function of (step
 no state of the data, and two cells with the same seed see the same batches in the same order.
 
 To add a task, subclass ``Task`` (``examples/my_task/recall.py`` is an example). A subclass defines the class attributes and
-the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and ``eval_batches``. The others are optional:
+the methods ``identity``, ``prepare``, ``steps_per_epoch``, ``train_batch`` and ``eval_batches``. The other methods are
+optional:
 
 - ``loss`` and ``score``: by default cross-entropy, bits per byte of a language model, and accuracy and loss of a classifier.
-  For another ``metric``, override ``score`` to return it.
-- ``target_logits``: for targets that the model does not predict at their own positions.
+  When you use another ``metric``, ``score`` should return it.
+- ``target_logits``: for targets that the model does not predict at their positions.
 - ``eval_tokens``: without it, ``attnlab plan`` omits the cost of evaluation.
-- ``mean_length``: the tokens of a row, where rows are shorter than ``length``; ``attnlab plan`` counts them.
+- ``mean_length``: the tokens of a row, when rows are shorter than ``length``; ``attnlab plan`` counts them.
 - ``encode`` and ``decode``: ``attnlab generate`` requires both; without ``decode``, attention maps show token numbers.
 - ``vocabulary_identity``: the meaning of the token ids, for runs that start from the weights of another.
-- ``unsupported``: the reason why the task does not support a configuration, such as memory where batches are not consecutive.
+- ``unsupported``: the reason why the task does not support a configuration, for example memory when batches are not
+  consecutive.
 - ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
 - ``data_notes``: facts about the data that a reader of the results should know.
-- ``generated_scores``, ``decoding_options`` and ``run_notes``: scores of what an encoder-decoder generates, such as BLEU.
+- ``generated_scores``, ``decoding_options`` and ``run_notes``: scores of generated text, for example BLEU.
 
 ``attnlab.tasks.validation`` checks the definition in the plan, and the first batch before the first training step.
 """
@@ -54,10 +56,10 @@ class Batch:
         inputs: (b, t) int64 token ids.
         targets: (b, t) int64 next tokens, ``IGNORED`` (-100) at positions without a target; or (b,) int64 classes.
         mask: (b, t) bool, True at real tokens and False at padding; None if there is no padding.
-        fresh: the rows do not continue those of the previous batch, so the model starts with an empty memory.
+        fresh: the rows do not continue the rows of the previous batch, so the model starts with an empty memory.
         items: (b,) int64 numbers of the rows within an evaluation, which do not depend on the batch size; None: in the order
             in which they are read.
-        source: (b, s) int64 token ids that the encoder of an encoder-decoder reads; ``inputs`` are those of the decoder.
+        source: (b, s) int64 token ids for the encoder of an encoder-decoder; ``inputs`` are for the decoder.
         source_mask: (b, s) bool, True at real tokens of ``source``; None if there is no padding.
         segments: (b, t) int64, the sentence of each token of a pair: 0 or 1.
         labels: (b,) int64 classes of the rows, in addition to targets that are tokens.
@@ -94,14 +96,14 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``. Copies to CUDA are asynchronous, from pinned memory."""
         moved = replace(self, **{name: _to(tensor, device) for name, tensor in self._on_device().items()})
-        vars(moved)["tokens"] = self.tokens  # counted on this side: counting there would synchronise with the device
+        vars(moved)["tokens"] = self.tokens  # counted on this side: counting there would synchronize with the device
         return moved
 
     def split(self, n: int) -> list[Batch]:
         """Split the rows into ``n`` micro-batches of nearly equal size, or into fewer if there are fewer rows.
 
-        In all batches of one size, a row has the same place in the same micro-batch, so each micro-batch can keep its
-        own memory.
+        In all batches of one size, a row has the same place in the same micro-batch, so each micro-batch can keep a separate
+        memory.
         """
         n = min(n, len(self.inputs))
         tensors = {name: value.tensor_split(n) for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -125,15 +127,15 @@ class Task:
         role: ``causal`` if a position may attend only to itself and earlier ones, else ``bidirectional``.
         metric: the primary metric, one of the names that ``score`` or ``generated_scores`` returns.
         direction: ``min`` or ``max``: the better direction of the metric.
-        other_metrics: the direction of each further metric that a study may compare in place of ``metric``.
+        other_metrics: the direction of each other metric that a study can compare instead of ``metric``.
         length: tokens of the longest row.
         vocabulary: number of token ids.
         unit: the name of a token in messages.
         classes: number of classes; 0 for language models.
-        segments: number of segments whose embeddings are added to those of the tokens (``Batch.segments``); 0: none.
-        item_metric: the metric that ``item_scores`` returns, if it is not the primary one.
-        estimand: the number that summarizes the seeds of a cell: ``mean``, or where one seed of a configuration solves the task
-            and the next does not, ``solve_rate``, ``median`` or ``superiority`` (``attnlab.stats.estimand``).
+        segments: number of segment embeddings, which are added to the token embeddings (``Batch.segments``); 0: none.
+        item_metric: the metric that ``item_scores`` returns, when it is not the primary one.
+        estimand: the number that summarizes the seeds of a cell: ``mean``, or ``solve_rate``, ``median`` or ``superiority``
+            when one seed of a configuration solves the task and the next does not (``attnlab.stats.estimand``).
         threshold: the score that solves the task, for a ``solve_rate``.
         valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
             read as much of ``valid`` as the last one.
@@ -159,11 +161,11 @@ class Task:
     files: tuple[str, ...] = ("path",)
 
     def identity(self) -> str:
-        """Return a string that identifies the content of the data, such as a checksum; cheap, without fetching anything."""
+        """Return a string that identifies the data, for example a checksum. It should be cheap and fetch nothing."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Fetch, verify and prepare the data if that has not been done yet. Repeated calls are cheap.
+        """Fetch, verify and prepare the data when this has not been done yet. Repeated calls should be cheap.
 
         Raises:
             UserError: the data are not available or not the expected ones.
@@ -200,7 +202,7 @@ class Task:
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
         """Estimate the input tokens that ``eval_batches`` reads, with every row at full length; callable before ``prepare``.
 
-        Of an encoder-decoder, these are the tokens of the target; the plan adds as many of the source.
+        For an encoder-decoder, these are the tokens of the target; the plan adds as many for the source.
 
         None means unknown; the plan then omits the cost of evaluation.
         """
@@ -209,8 +211,8 @@ class Task:
     def mean_length(self, split: str) -> float | None:
         """Return the mean number of tokens of a row of a split, without padding; by default ``length``.
 
-        Of an encoder-decoder, the mean of source and target. None: it is not known before ``prepare``, which the plan does not
-        call; rows then count at full length, and the plan says so.
+        For an encoder-decoder, the mean of source and target. Return None when it is not known before ``prepare``, which the
+        plan does not call; rows then count at full length, and the plan says so.
         """
         return float(self.length)
 
@@ -225,7 +227,8 @@ class Task:
     def vocabulary_identity(self) -> str:
         """Return a string that identifies the meaning of the token ids, callable before ``prepare``; "" if none is stated.
 
-        A run can start from the weights of another only if these strings are equal: embeddings belong to token ids.
+        A run can start from the weights of another one only when these strings are equal, because embeddings belong to token
+        ids.
         """
         return ""
 
@@ -238,14 +241,14 @@ class Task:
         return {}
 
     def data_notes(self) -> list[str]:
-        """Return notes for the plan and the report, such as on test data that also occur in ``train``.
+        """Return notes for the plan and the report, for example on test data that also occur in ``train``.
 
         The plan calls it without ``prepare``: it reads what is there and fetches nothing.
         """
         return []
 
     def target_logits(self, logits: Tensor) -> Tensor:
-        """Return the logits that predict the targets; by default those of the model, each at the position of its target.
+        """Return the logits that predict the targets; by default ``logits``, with each target at its position.
 
         Args:
             logits: (b, t, vocabulary) of a language model or (b, classes) of a classifier.
@@ -267,7 +270,7 @@ class Task:
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
         """Return every metric of one batch as (sum, count), with sums in float64 to stay exact over a long split.
 
-        Both may be tensors, so that evaluation need not synchronise with the device after each batch.
+        Both may be tensors, so that evaluation need not synchronize with the device after each batch.
         """
         logits, targets = self.target_logits(logits), batch.targets.flatten()
         nats = F.cross_entropy(logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none")
@@ -280,7 +283,7 @@ class Task:
     def generated_scores(
         self, generate: Callable[..., list[list[int]]], split: str, *, batch_size: int, limit: int | None
     ) -> dict[str, float]:
-        """Return scores of what an encoder-decoder generates from the sources of a split, such as BLEU.
+        """Return scores of what an encoder-decoder generates from the sources of a split, for example BLEU.
 
         They are added to the means of ``score``.
 
@@ -298,13 +301,13 @@ class Task:
         raise NotImplementedError
 
     def run_notes(self) -> dict[str, str]:
-        """Return notes that are recorded with each run, such as the signature of a score, by name."""
+        """Return notes that are recorded with each run, for example the signature of a score, by name."""
         return {}
 
     def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the primary metric of each row of a batch as sums (b,) and counts (b,).
 
-        They add up to what ``score`` returns. A task with a ``score`` of its own is scored row by row.
+        They should add up to the result of ``score``. A task that overrides ``score`` is scored row by row.
         """
         if type(self).score is not Task.score or self.metric not in ("bits_per_byte", "accuracy"):
             rows = zip(logits.split(1), batch.split(len(batch.inputs)), strict=True)

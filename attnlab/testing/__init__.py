@@ -1,7 +1,7 @@
-"""Check that an attention variant is correct, and measure what it costs; for variants of your own as for the built-in ones.
+"""Check that an attention variant is correct, and measure its cost.
 
-``check`` tests a class of any kind. Of a variant it runs the contract of ``attnlab.variants.Variant``: shapes, causality,
-padding, position schemes, gradients, backends and more. ``bench`` measures time and memory of single layers next to ``dense``.
+``check`` tests a class of any kind, built in or not. For a variant it tests the contract of ``attnlab.variants.Variant``,
+for example shapes, causality and gradients. ``bench`` measures time and memory of single layers next to ``dense``.
 
     >>> from attnlab.testing import check
     >>> [result] = check("dense", position="rotary", roles=["causal"], only=["causality by gradient"])

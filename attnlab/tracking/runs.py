@@ -148,8 +148,8 @@ def load_runs(
     ``params``                    dict: dotted path -> value that the search or the sweep set
     ``task variant position``     as one text: ``strided_sparse stride=16``
     ``backend``, ``data``         the backend that ``auto`` resolved to; the identity of the task's data
-    ``model.dim``, ``train.lr``   every other field of the configuration by its dotted name, with its own type
-    ``command``, ``values.lr``    in place of the fields above, in a study with ``command``: the command line with its
+    ``model.dim``, ``train.lr``   every other field of the configuration by its dotted name, with its type
+    ``command``, ``values.lr``    instead of the fields above, in a study with ``command``: the command line with its
                                   placeholders, the values of these; ``env.NAME``; ``files.NAME``, the digest of a file
     ``length``                    of the task's sequences, in tokens
     ``test``                      what the run is tested on (task, data, length, protocol, limit), as JSON; scores with
@@ -168,20 +168,20 @@ def load_runs(
     ``started``                   timestamp, UTC
     ``seconds``                   s from ``started`` to the end, or to now
     ``folder``                    path of the checkpoints and of ``model.safetensors``
-    ``device versions commit``    the processor; packages; git's, ``+dirty`` where files differ from it
+    ``device versions commit``    the processor; packages; git's, ``+dirty`` when files differ from it
     ``init``, ``init.run``        the stage whose weights the run started from (None: from scratch), and the fingerprint of
                                   that run
     ``init.taken``                which tensors it took over, and which started fresh
     ``fused``                     number of seeds that were trained as one model (``run.fuse``): ``train_seconds`` is an equal
                                   share of their steps; NaN of a run that was trained alone
-    ``data_notes``                list of notes on the task's data, such as test data that also occur in ``train``
+    ``data_notes``                list of notes on the task's data, for example test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
 
     Args:
         study: the study's name, or its YAML file.
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
-        every: include runs that the study's latest plan no longer contains (the YAML or a ``--set`` was changed).
+        every: include runs that the study's latest plan no longer contains, for example after a change of the YAML.
         config: include the columns of the configuration. Without them, the axes of the grid remain.
 
     Raises:
@@ -241,7 +241,7 @@ def load_curves(study: str, root: str | Path | None = None, *, further: Iterable
     """Return all points of all curves of a study's current runs, with columns ``run_id name metric step value``.
 
     Args:
-        further: IDs of other runs to include, such as those that the study leaves out.
+        further: IDs of other runs to include, for example runs that the study leaves out.
 
     Raises:
         UserError: the study does not exist, or the runs folder has no runs.
@@ -270,8 +270,7 @@ def load_curves(study: str, root: str | Path | None = None, *, further: Iterable
 def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]]:
     """Return the questions (``metric direction baseline margin``) asked since the study had results, the current one last.
 
-    They come from the study's record rather than its YAML, which is that of an earlier run and which the command line
-    may have overridden.
+    They come from the study's record rather than its YAML, which may be older and which the command line may have overridden.
     """
     return decode_questions(find_experiment(connect(runs_folder(root)), study))
 

@@ -16,7 +16,7 @@ class AttentionConfig:
     Attributes:
         dim: model width (``model.dim``).
         heads: number of heads (``model.heads``); 1 for a variant without heads.
-        role: that of the task: ``causal`` (query i attends to keys up to its own position), ``bidirectional``, or ``cross``
+        role: ``causal`` (query i attends to keys up to position i), ``bidirectional``, or ``cross``
             (``context`` is another sequence).
         backend: implementation of softmax attention, one of ``BACKENDS``; ``auto`` is already resolved.
         dropout: probability of dropping an attention weight in training (``model.attention_dropout``).

@@ -1,7 +1,7 @@
 """Attention variants: modules ``(b, t, dim) -> (b, t, dim)`` that mix along ``t``.
 
-A variant owns its projections and declares its capabilities as class attributes. The plan refuses configurations that need
-anything else, with the reason; nothing falls back silently. To add a variant, write a class like this in a file of your own:
+A variant owns its projections and declares its capabilities as class attributes. When a configuration needs anything else, the
+plan refuses it with the reason; nothing falls back silently. To add a variant, write a class like this in a Python file:
 
     @register_variant("mine")
     class Mine(Variant):
@@ -15,8 +15,8 @@ anything else, with the reason; nothing falls back silently. To add a variant, w
         def forward(self, x, *, context=None, mask=None):
             ...
 
-Keyword-only parameters of the constructor are the options that a study may set. ``attnlab check FILE.py:Mine`` tests a
-variant against this contract.
+Keyword-only parameters of the constructor are the options that a study can set. You should run ``attnlab check FILE.py:Mine``,
+which tests a variant against this contract.
 """
 
 from functools import partial
@@ -36,13 +36,13 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Variant(Declarations, nn.Module):
-    """Base class of attention variants: the contract, and methods that most variants need.
+    """Base class of attention variants.
 
     ``attnlab.variants.declarations`` documents the class attributes that a subclass sets, and ``unsupported``.
 
     Args:
         config: width, heads, role, backend, dropout and position scheme. A subclass adds its options as keyword-only
-            parameters; an exception in its constructor refuses the cell, with the message as the reason.
+            parameters. When its constructor raises an exception, the cell is refused with the message as the reason.
 
     Examples:
         >>> import torch
@@ -86,7 +86,7 @@ class Variant(Declarations, nn.Module):
         return next((getattr(component, place)() for component in self.components.at(place)), layer)
 
     def new_cache(self) -> Cache:
-        """Return an empty cache for decoding; a variant that is not cached by ``attend`` returns one of its own."""
+        """Return an empty cache for decoding; when ``attend`` does not cache, return another ``Cache``."""
         return KeyValueCache()
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -127,7 +127,7 @@ class Variant(Declarations, nn.Module):
             scale: factor of the products q . k; default 1 / sqrt(d).
             attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to; None: all.
             window: attend to keys at a distance below ``window`` only; in a causal role, these are the last ``window`` keys,
-                the query's own included.
+                including the position of the query.
 
         Returns:
             (b, h, t, e).
@@ -181,7 +181,7 @@ class Variant(Declarations, nn.Module):
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Apply the position scheme to q (b, h, t, d) and k (b, h, s, d) if it acts by ``rotate``; else return them.
 
-        The results may be wider than d. The scale of their products remains that of d, 1 / sqrt(d) in most variants.
+        The results may be wider than d, but the scale of their products does not change: 1 / sqrt(d) in most variants.
         """
         if self.position is not None and self.position.hook == "rotate":
             return self.position.rotate(q, k)
@@ -194,8 +194,8 @@ class Variant(Declarations, nn.Module):
             q: (b, h, t, d).
             k: (b, h, s, d).
             scale: factor of the products q . k.
-            visible: boolean, broadcastable to (b, h, t, s), True = may be attended to; None: the role alone decides. Read by
-                schemes with ``reads_mask``, such as ``cope``.
+            visible: boolean, broadcastable to (b, h, t, s), True = may be attended to; None: only the role decides. Used by
+                schemes with ``reads_mask``, for example ``cope``.
             part: ``heads``, ``step`` and ``offset`` of ``attnlab.positions.Position.bias``, for a part of the logits.
 
         Returns:

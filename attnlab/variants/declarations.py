@@ -18,40 +18,41 @@ class Declarations:
 
     Attributes:
         roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
-        hooks: the supported position hooks, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on the input, so omit it
-            only where an absolute position would be meaningless.
+        hooks: the supported position hooks, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on the input, so you should
+            omit it only when an absolute position would be meaningless.
         blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
-        supports_memory: True for a variant whose keys and values may cover more positions than the queries.
+        supports_memory: True for a variant with keys and values that may cover more positions than the queries.
         supports_cache: True for a variant that continues a sequence from a cache (``attnlab.models.cache``). One call of
-            ``attend`` caches its keys and values; a variant whose output depends on other positions in another way keeps a
-            cache of its own (``new_cache``). A subclass that overrides ``forward`` or ``attend`` declares it itself.
+            ``attend`` caches its keys and values; when the output depends on other positions in another way, return a cache
+            from ``new_cache``. A subclass that overrides ``forward`` or ``attend`` should declare it again.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
         default_position: the position scheme of configurations that name none.
-        has_heads: False where ``model.heads`` has no effect; the plan then sets it to 1.
-        supports_attention_bias: True for a variant whose projections have biases where ``AttentionConfig.bias`` is True. A
-            subclass that overrides ``forward`` declares it itself.
-        residual_projections: names of the linear layers whose output is that of the variant, ``("out",)`` for most; () for a
-            variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a declaration.
+        has_heads: False when ``model.heads`` has no effect; the plan then sets it to 1.
+        supports_attention_bias: True for a variant with biases in its projections when ``AttentionConfig.bias`` is True. A
+            subclass that overrides ``forward`` should declare it again.
+        residual_projections: names of the linear layers that compute the output of the variant, for example ``("out",)``; ()
+            for a variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a
+            declaration.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
-        permutation_equivariant: True for a variant that treats its keys as a set, role and position scheme aside. False where
-            its own pattern depends on positions.
+        permutation_equivariant: True for a variant that treats its keys as a set, apart from role and position scheme. False
+            when its pattern depends on positions.
         places: the places of ``attnlab.components.PLACES`` at which the variant supports components, in addition to ``input``:
-            ``ATTEND_PLACES`` for a variant whose results are those of ``attend``, and ``projections`` and
+            ``ATTEND_PLACES`` for a variant that returns the results of ``attend``, and ``projections`` and
             ``output_projection`` for one that constructs these layers by ``replaced``.
-        mixes_positions: False for a control such as ``none``, whose output at a position depends on the input at that position
-            alone. ``attnlab check`` then requires exactly that.
-        constant_first_output: True where the first output of a causal role is the same for every input, as a position that
-            excludes its own value has nothing else to attend to.
+        mixes_positions: False when the output at a position depends only on the input at that position, for example in the
+            control ``none``. ``attnlab check`` then requires exactly that.
+        constant_first_output: True when the first output of a causal role is the same for every input, because a position
+            cannot attend to itself and the first one has nothing else to attend to.
         cost_exponent: the exponent of t that bounds both the arithmetic and the bytes saved for the backward pass, with the
             options of ``recommended_options``.
-        recurrent_layers: PyTorch's recurrent layers that the variant contains, such as ``nn.LSTM``. Some CPUs have no bf16
+        recurrent_layers: PyTorch's recurrent layers that the variant contains, for example ``nn.LSTM``. Some CPUs have no bf16
             kernel for one of them; the plan then refuses bf16.
         supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
             ``reference`` and ``sdpa``.
-        paper: the citation, such as ``"Vaswani et al. 2017"``.
+        paper: the citation, for example ``"Vaswani et al. 2017"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries of your own.
+            ``attnlab/report/paper/references.bib``, or BibTeX entries.
     """
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)
