@@ -16,9 +16,7 @@ from attnlab.testing.benchmark.suite import BenchConfig, BenchResult, bench
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import CheckResult, CheckResults, check_component, check_variant
 from attnlab.testing.dispatch import check
-from attnlab.testing.model_contract import check_model
-from attnlab.testing.position_contract import check_position
-from attnlab.testing.task_contract import check_task
+from attnlab.testing.other_contracts import check_model, check_position, check_task
 
 __all__ = [
     "CHECKS",

@@ -13,9 +13,7 @@ from attnlab.registry import COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS
 from attnlab.tasks import Task
 from attnlab.testing.adapters import adapt, is_adapted
 from attnlab.testing.contract import CheckResults, check_component, check_variant
-from attnlab.testing.model_contract import check_model
-from attnlab.testing.position_contract import check_position
-from attnlab.testing.task_contract import check_task
+from attnlab.testing.other_contracts import check_model, check_position, check_task
 from attnlab.variants import Variant
 
 BASES = {"variant": Variant, "component": Component, "position scheme": Position, "task": Task, "model": Model}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnlab._util import checked_code
+from attnlab._util.known_code import state_folder
 from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
@@ -24,6 +25,7 @@ from attnlab.testing.contract import CheckResult, CheckResults, run_checks, sele
 # The checks before a study runs: those of mistakes that a table of results does not show.
 QUICK = ("shapes", "causality by value", "full visibility", "padding", "batch independence", "memory", "masked memory")
 QUICK_ALSO = ("training mode", "precisions and modes", "dropout", "dropout share")
+PASSED = "checked-variants.txt"  # in the user's state folder: a digest in each line of what passed the quick check
 MAX_LENGTH = 1024  # of longer sequences of a study, so many positions are checked
 
 
@@ -161,7 +163,7 @@ def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[s
     Raises:
         UserError: a check failed.
     """
-    own = [target for target in study_targets(configs) if target.own_code and not checked_code.has_passed(target.digest)]
+    own = [target for target in study_targets(configs) if target.own_code and not _has_passed(target.digest)]
     for study_target in own:
         target = study_target.target
         if target.study_sizes is not None:
@@ -175,5 +177,20 @@ def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[s
                     "attnlab check --study runs every check; --no-check starts the study as it is",
                     study_target.label,
                 )
-        checked_code.remember(study_target.digest)
+        _remember(study_target.digest)
     return len(own)
+
+
+def _has_passed(digest: str) -> bool:
+    """Return whether a configuration with this digest of code and shapes has passed, so that resuming a study is quick."""
+    with suppress(OSError, ValueError):
+        return digest in (state_folder() / PASSED).read_text(encoding="utf-8").split()
+    return False
+
+
+def _remember(digest: str) -> None:
+    """Record that a configuration has passed. If the folder cannot be written, it is checked again next time."""
+    with suppress(OSError):
+        state_folder().mkdir(parents=True, exist_ok=True)
+        with (state_folder() / PASSED).open("a", encoding="utf-8") as file:
+            file.write(f"{digest}\n")
