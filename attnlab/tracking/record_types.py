@@ -15,7 +15,7 @@ Seeds = Annotated[int, Field(ge=0, le=1_000_000)]  # a number of seeds
 Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Annotated[str, Field(pattern=f"^{SHARE}$")] | None
 Direction = Literal["min", "max"]
 Looks = list[tuple[Seeds, Time]]
-Announced = tuple[()] | tuple[Seeds, Seeds] | tuple[Seeds, Seeds, Time]
+Announced = tuple[()] | tuple[Seeds, Seeds, Time]
 Futile = tuple[Whole, Seeds, Annotated[float, Field(ge=0, le=1)], Time]
 
 

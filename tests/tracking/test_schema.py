@@ -97,7 +97,7 @@ GOOD_OF_STUDY = {
     ],
     "attnlab.auto_machine": ['{"cpu": {"train.precision": {"value": "fp32", "reason": "as fast"}}}'],
     "attnlab.reference_score.0a": ["", json.dumps(REFERENCE), json.dumps({**REFERENCE, "limit": None})],
-    "attnlab.looks": ["[]", "[3, 12]", "[3, 12, 1795707156763]"],
+    "attnlab.looks": ["[]", "[3, 12, 1795707156763]"],
     "attnlab.judged": ["[]", "[[3, 1795707156763]]"],
     "attnlab.futile.0a": ['["a", [3, 3, 0.01, 1795707156763]]'],
 }
@@ -118,7 +118,7 @@ BAD_OF_STUDY = {
     "attnlab.threads": ["x", "-1"],
     "attnlab.auto_machine": ["[]", '{"cpu": 3}', '{"cpu": {"train.compile": {"other": 1}}}'],
     "attnlab.reference_score.0a": ["[5]", "{}", json.dumps({**REFERENCE, "value": "x"}), json.dumps({**REFERENCE, "other": 1})],
-    "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[2, 3, 4, 5]", "[2, 100000000]"],
+    "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[3, 12]", "[2, 3, 4, 5]", "[2, 100000000]"],
     "attnlab.judged": ["{}", "[3]", "[[3, 1e15]]"],
     "attnlab.judged.0a": ["{}", '["a", [3]]'],
     "attnlab.futile.0a": ["[]", '["a", [1]]', '["a", [3, 3, NaN, 1]]'],
