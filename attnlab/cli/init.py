@@ -10,7 +10,17 @@ from attnlab.cli._study import DEFAULT_STUDY
 from attnlab.errors import UserError
 
 HELP = "write a folder with a study, a variant and a task to start from"
-EXAMPLES = ("my_lab", "quickstart", "my_variant", "my_component", "my_model", "my_task", "command_nanogpt", "command_sklearn")
+EXAMPLES = (
+    "my_lab",
+    "quickstart",
+    "my_variant",
+    "my_component",
+    "my_analysis",
+    "my_model",
+    "my_task",
+    "command_nanogpt",
+    "command_sklearn",
+)
 SCHEMA = "study.schema.json"  # the name in the first line of the studies
 
 

@@ -187,7 +187,7 @@ def _check_metric(study: StudyConfig) -> None:
         message = f"metric.name: expected letters, digits, '_', '.' and '-', got {kind(name)}: other characters of a name that "
         raise UserError(f"{message}the program prints become '_': write {result_name(name)}", study.where("metric", "name"))
     if name in COLUMNS or name == SEED or name in _sources(study):
-        message = f"metric.name: expected another name than that of a placeholder or a column of the runs, got {name!r}"
+        message = f"metric.name: expected another name, because this is a placeholder or a column of the runs, got {name!r}"
         raise UserError(message, study.where("metric", "name"))
     if study.margin is not None and not isinstance(study.margin, float):
         message = "margin: expected a number in the unit of the metric, because attnlab does not know the steps of a program"

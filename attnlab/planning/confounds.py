@@ -75,7 +75,7 @@ def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:
     subjects = [path for path in {**own, **other} if path not in private and (path in own or not split_stage(path)[0])]
     if any(_value(cell, path) != _value(base, path) for path in subjects) and (changed := _changes(cell, base, private)):
         yield (
-            f"another training than that of {base.name!r} ({changed}): a difference may be due to it; train both alike, or "
+            f"trained differently from {base.name!r} ({changed}), which may explain a difference; train both alike, or "
             "make it an axis"
         )
 
@@ -129,9 +129,9 @@ def _on_stages(cell: Cell, base: Cell) -> Iterator[str]:
     costs, base_costs = cell.chain_flops, base.chain_flops
     more = f": training costs {costs / base_costs:.2g} times as many FLOPs, stages included" if costs and base_costs else ""
     if cell.stages:
-        yield f"training starts from the stage {cell.config.init.stage!r}, and that of {base.name!r} from scratch{more}"  # type: ignore[union-attr]
+        yield f"training starts from the stage {cell.config.init.stage!r}, and {base.name!r} from scratch{more}"  # type: ignore[union-attr]
     else:
-        yield f"training starts from scratch, and that of {base.name!r} from a stage{more}"
+        yield f"training starts from scratch, and {base.name!r} from a stage{more}"
 
 
 def _on_level_names(study: StudyConfig) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _on_level_names(study: StudyConfig) -> Iterator[str]:
                 is_other = name in known.names() or name in others if known else name in others
                 mine = {value for of in values[name].values() for value in of}
                 if is_other and len(others) > 1 and name not in mine:
-                    yield f"{axis}: the level {name!r} has {path} {given[0]}, and its name is that of another: rename it"
+                    yield f"{axis}: the level {name!r} has {path} {given[0]}, and the name of another level: rename it"
 
 
 def _names(value: Any) -> list[str]:

@@ -413,7 +413,7 @@ def _analysis_notes(plan: Plan) -> Iterator[str]:
             yield from ANALYSES.get(name)().notes(plan)
     for i, ref in enumerate(study.analyses):
         if ANALYSES.is_builtin(ref):
-            message = f"expected an analysis of your own, got {ref!r}: a study has attnlab's own ones without being asked"
+            message = f"expected an analysis that you wrote, got {ref!r}: built-in analyses are automatic"
             raise UserError(message, study.where("analyses", i))
         try:
             analysis = ANALYSES.get(ref, relative_to=study.folder)()

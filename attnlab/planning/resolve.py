@@ -170,7 +170,7 @@ class Resolver:
         if model.layers is not None and "" not in roles:
             message = f"model.layers: expected a model with one kind of attention, got {name or task.kind}"
             parts_of_model = ", ".join(f"model.{part}" for part in roles)
-            raise UserError(f"{message}, whose parts have a variant each: {parts_of_model}", cell.where("model", "layers"))
+            raise UserError(f"{message}, in which each part has a variant: {parts_of_model}", cell.where("model", "layers"))
         changes: dict[str, Any] = {"name": None if name == task.kind else name}
         for part in PARTS:
             own: PartConfig = getattr(model, part)

@@ -52,7 +52,7 @@ def _with_stage(cell: CellConfig, resolved: ResolvedCell, resolver: Resolver, kn
     if refusal is None and shared.refusal is not None:
         refusal = f"its stage {first.name!r} is refused: {shared.refusal}"
     if refusal is None and (tokens := resolved.task.vocabulary_identity()) != (others := shared.task.vocabulary_identity()):
-        refusal = f"its tokens ({tokens or 'not stated'}) are not those of its stage {first.name!r} ({others or 'not stated'})"
+        refusal = f"its tokens ({tokens or 'not stated'}) differ from its stage {first.name!r} ({others or 'not stated'})"
     return replace(resolved, config=config, key=f"{resolved.key}<{of_stage.key}", refusal=refusal, stage=(first, shared))
 
 

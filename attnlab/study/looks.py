@@ -127,7 +127,7 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     judged = f"these configurations were judged in {' and '.join(names)}" if names else "the study was judged"
     return [
         f"{judged} at {looks.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
-        f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less in a study whose first run has "
+        f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less when the first run of a study has "
         "--until-conclusive, which announces its looks"
     ]
 

@@ -34,4 +34,4 @@ def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None
     from attnlab.testing.study_contract import require_correct_variants
 
     if checked := require_correct_variants(configs, start=start):
-        logger.info("checked %s of your own at the shapes of the study", count(checked, "variant"))
+        logger.info("checked %s at the shapes of the study", count(checked, "variant"))

@@ -115,7 +115,7 @@ class Csv(DocumentTask):
         if not isinstance(quoting, bool):
             raise UserError(f"quoting: expected true or false, got {quoting!r}")
         if text == label:
-            raise UserError(f"label: expected another column than that of the text, got {label!r}")
+            raise UserError(f"label: expected another column, not the text, got {label!r}")
         self._files = {option: DataFile(name, option=option) for option, name in named.items() if name is not None}
         self._rows = {option: _scanned(file, self._layout) for option, file in self._files.items()}
         self.labels = _class_names(labels, self._rows["path"].labels)
@@ -364,7 +364,7 @@ def _column(name: str, header: Sequence[str], file: DataFile, layout: Layout, *,
         raise UserError(f"{option}: expected one column {name!r} in {file.path}, got {names.count(name)}")
     other = [character for character in ",;\t|" if len(names) == 1 and character in names[0] and character != layout.delimiter]
     hint = f"; is the delimiter {other[0]!r}?" if other else nearest(name, names)
-    raise UserError(f"{option}: expected a column {name!r} in {file.path}, whose header is {_listed(names)}{hint}")
+    raise UserError(f"{option}: expected a column {name!r} in {file.path}; its header is {_listed(names)}{hint}")
 
 
 def _class_names(stated: Sequence[str | int] | None, present: Sequence[str]) -> list[str]:

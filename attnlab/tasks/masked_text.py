@@ -79,7 +79,7 @@ class MaskedText(Task):
             hint = nearest(str(objective), OBJECTIVES)
             raise UserError(f"objective: expected {' or '.join(OBJECTIVES)}, got {objective!r}{hint}")
         if objective == "causal" and next_sentence:
-            raise UserError("next_sentence: expected false with the objective causal, whose [CLS] sees no passage, got true")
+            raise UserError("next_sentence: expected false with the objective causal, because [CLS] sees no passage, got true")
         self.corpus, self.is_causal = corpus, objective == "causal"
         self.length = whole_number(length, name="length", least=SHORTEST)
         self.vocabulary = whole_number(vocabulary, name="vocabulary", least=len(wordpiece.SPECIAL_TOKENS) + 1)

@@ -64,7 +64,9 @@ def require_inside(location: str | None, root: Path) -> Path | None:
     if address.scheme == "mlflow-artifacts":
         return None
     if address.scheme not in ("", "file"):
-        raise UserError(f"expected artifacts in the runs folder, got those of {address.scheme}://{address.netloc}", "mlflow.db")
+        raise UserError(
+            f"expected artifacts in the runs folder, got artifacts at {address.scheme}://{address.netloc}", "mlflow.db"
+        )
     folder = Path(unquote(address.path))
     _require_below(root.resolve() / "artifacts", folder, where="mlflow.db")
     return folder

@@ -120,7 +120,7 @@ def distinct_tensors(model: nn.Module) -> State:
     state: State = {}
     for name, value in model.state_dict().items():
         if not isinstance(value, Tensor):
-            raise UserError(f"expected a model whose state holds tensors only, got {name}: {type(value).__name__}")
+            raise UserError(f"expected only tensors in the state of a model, got {name}: {type(value).__name__}")
         place = (value.device, value.data_ptr(), value.shape, value.stride())
         if not value.numel() or names.setdefault(place, name) == name:
             state[name] = value

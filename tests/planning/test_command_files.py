@@ -259,7 +259,7 @@ def test_the_plan_notes_imports_that_cannot_be_followed(
     text = "study: s\ncommand: python train.py {how} {seed}\ngrid: {how: [a, b]}\nseeds: [0]\n"
     write(tmp_path, {"study.yaml": f"{text}metric: {{name: score, direction: max}}\n"})
     main(["plan", "study.yaml"])
-    assert ("note: modules" in capsys.readouterr().out) is bool(lines)
+    assert ("note: imports" in capsys.readouterr().out) is bool(lines)
 
 
 @pytest.mark.parametrize(

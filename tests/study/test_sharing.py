@@ -160,7 +160,7 @@ def test_code_of_own_variants_travels_and_must_agree(person: Person, tmp_path: P
     with pytest.raises(UserError, match=r"own.py has changed"):
         write_bundle("small", "changed.zip")
     (tmp_path / "eve/own.py").unlink()
-    with pytest.raises(UserError, match=r"expected the file .*own.py, whose code the runs of small used"):
+    with pytest.raises(UserError, match=r"expected the file .*own.py, which the runs of small used"):
         write_bundle("small", "gone.zip")
 
 

@@ -240,7 +240,7 @@ def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
     assert require_inside(inside.as_uri(), tmp_path) == require_inside(str(inside), tmp_path) == inside
     assert require_inside("mlflow-artifacts:/1/2", tmp_path) is None
     for location in ("http://elsewhere/x", "s3://bucket/x"):
-        with pytest.raises(UserError, match="expected artifacts in the runs folder, got those of"):
+        with pytest.raises(UserError, match="expected artifacts in the runs folder, got artifacts at"):
             require_inside(location, tmp_path)
     for location in ("file:///etc", "/etc", f"{inside.as_uri()}/../../../../..", str(tmp_path), cast("str", b"\xff")):
         with pytest.raises(UserError, match="expected artifacts in"):

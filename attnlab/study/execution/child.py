@@ -129,7 +129,7 @@ def _notifier(pipe: Connection) -> Callable[[str], None]:
 def _point_to_log(path: Path, folder: Path) -> None:
     """Write into the log of a run in which other run's folder the output of their process is."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"trained together with {folder.name}, whose log.txt has the output\n")
+        file.write(f"trained together with {folder.name}; the output is in its log.txt\n")
 
 
 def _remove_files(folder: Path, reset: Reset) -> None:

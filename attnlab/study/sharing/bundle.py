@@ -126,7 +126,7 @@ def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
     for name, digest in sorted({item for config in configs for item in config.get("sources", {}).items()}):
         path = Path(name)
         if not path.is_file():
-            raise UserError(f"expected the file {name}, whose code the runs of {record.name} used: {why_no_file(path)}")
+            raise UserError(f"expected the file {name}, which the runs of {record.name} used: {why_no_file(path)}")
         require_unchanged(path, digest)
         yield from _files_of(path, digest)
     for name, digest in sorted({item for config in configs for item in config.get("files", {}).items()}):  # of a program

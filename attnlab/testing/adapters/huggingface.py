@@ -98,7 +98,7 @@ def _model(name: str) -> tuple[type, Any]:
     configs = (getattr(transformers, f"{prefix}Config", None) for prefix in prefixes if prefix)
     config_class = next((config for config in configs if config is not None), None)
     if config_class is None:
-        raise UserError("no model of transformers has a name that begins like that of this class", ref)
+        raise UserError("no model of transformers has a name that begins like this class", ref)
     module = importlib.import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
     classes = [key for key, value in vars(module).items() if key.endswith("Attention") and inspect.isclass(value)]
     if name not in classes:

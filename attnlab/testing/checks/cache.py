@@ -130,7 +130,7 @@ def _gap(part: Tensor, expected: Tensor, where: str, tolerance: float) -> float:
         raise Failure(f"{where}: expected {tuple(expected.shape)}, got {tuple(part.shape)}", ADVICE)
     gap = max_abs_diff(part, expected)
     if not gap <= tolerance:
-        raise Failure(f"{where} differ from those of the full sequence by {format_number(gap)}", ADVICE)
+        raise Failure(f"{where} differ from the full sequence by {format_number(gap)}", ADVICE)
     return gap
 
 

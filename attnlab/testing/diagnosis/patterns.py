@@ -57,7 +57,7 @@ def of_causality(target: "CheckTarget") -> Cause | None:
 def _near(distance: int) -> Cause:
     positions = "the position after its own" if distance == 1 else f"up to {distance} positions after its own"
     advice = (
-        f"Each output reads {positions}, and none further ahead: a mask whose diagonal is off by {distance} "
+        f"Each output reads {positions}, and none further ahead: a mask with a diagonal that is off by {distance} "
         "(`layers.causal_mask(t, s)` is right), or a shift or convolution that pads on both sides, where it should pad on the "
         "left alone."
     )

@@ -70,8 +70,8 @@ def gradients(target: SchemeTarget) -> str:
             torch.autograd.gradcheck(lambda q, k: logits(scheme, q, k).tril(), (q, k), fast_mode=True)
         except RuntimeError as error:
             raise Failure(
-                f"role {role}, length 3: the gradient of queries and keys is not that of finite differences",
-                "Look for detach(), no_grad() or .item() in the hook, or a wrong backward() of your own.",
+                f"role {role}, length 3: the gradient of queries and keys differs from finite differences",
+                "Look for detach(), no_grad() or .item() in the hook, or a wrong backward().",
             ) from error
         value = logits(scheme, q, k).tril()
     weights = torch.randn(value.shape, dtype=value.dtype, generator=torch.Generator().manual_seed(3)).to(value)

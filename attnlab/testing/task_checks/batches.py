@@ -112,7 +112,7 @@ def no_global_state(target: TaskTarget) -> str:
         if state != before[name]:
             raise Failure(
                 f"prepare(), train_batch() or eval_batches() changes {name}",
-                "Use generators of your own: the global ones decide initial values and dropout.",
+                "Use separate generators: the global ones decide initial values and dropout.",
             )
     return "unchanged: " + ", ".join(before)
 

@@ -36,7 +36,7 @@ def unsupported(config: RunConfig, task: Task) -> str | None:
         task: of ``config``; its data need not be prepared.
     """
     refused = {
-        f"a language model, whose batches have one shape, got {task.kind}": task.kind != "language_model",
+        f"a language model, because its batches have one shape, got {task.kind}": task.kind != "language_model",
         "model.mem_len 0": config.model.mem_len > 0,
         "machine.processes_per_run 1": config.machine.processes_per_run > 1,
         "train.compile false": config.train.compile,
