@@ -65,7 +65,7 @@ class LookHistory:
         """
         if start is None:
             return LookHistory()
-        announced = self.announced if self.announced and (not self.announced[2] or self.announced[2] > start) else None
+        announced = self.announced if self.announced and self.announced[2] > start else None
         own = {name: kept for name, timed in self.own.items() if (kept := _since(timed, start))}
         futile = {name: (futility, time) for name, (futility, time) in self.futile.items() if time > start}
         return LookHistory(announced, _since(self.study, start), own, futile)

@@ -82,7 +82,6 @@ def test_a_look_is_forgotten_when_all_runs_are_newer() -> None:
     assert history.since(2) == LookHistory() == history.since(None)
     assert LookHistory().announce(3, 6, time=5).since(4).looks == Looks(3, 6)
     assert LookHistory().announce(3, 6, time=5).since(5).looks is None
-    assert LookHistory().announce(3, 6, time=0).since(5).looks == Looks(3, 6), "recorded without a time by 0.4.0"
     changed_back = LookHistory(study=((5, 1), (3, 2), (8, 3)))  # the second look was at runs of another configuration
     assert changed_back.since(0).looks == Looks(5, 5, (8,)) and changed_back.since(1).looks == Looks(3, 3, (8,))
 
