@@ -15,7 +15,7 @@ softmax (``attnlab.nn.functions``). ``flex`` computes functions of the logits.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from torch.nn import functional as F
 from attnlab.nn.block_mask import make_block_masks, shows_any
 from attnlab.nn.blocked import blocked_attention, query_blocks
 from attnlab.nn.functions import ScoreFunction, WeightFunction, attend_in_blocks
-from attnlab.nn.logit_bias import LogitBias, RelativeLogits
 from attnlab.nn.mask import AttentionMask
 
 BACKENDS = ("reference", "blocked", "sdpa", "xformers", "flex")
@@ -34,6 +33,36 @@ FUNCTION_BACKENDS = {  # those that change logits and weights by functions
 }
 
 _recorded: list[Tensor] | None = None
+
+
+class RelativeLogits(NamedTuple):
+    """Scaled logits as two products: ``scale * (content @ k.mT + relative_shift(distance @ r.mT, s))``.
+
+    Attributes:
+        content: (b, h, t, d), the operand that is multiplied with the keys.
+        distance: (b, h, t, d), the operand that is multiplied with the distances.
+        r: (h, n, d), an embedding of each distance s-1, s-2, ..., down to -1 in a causal role and to -t in others.
+    """
+
+    content: Tensor
+    distance: Tensor
+    r: Tensor
+
+
+class LogitBias(Protocol):
+    """A bias that depends on queries and keys. Position schemes that act by ``bias`` are such (``attnlab.positions``).
+
+    Where an object has the attribute ``reads_mask = True``, its ``bias`` also takes ``visible``: the whole mask, boolean,
+    broadcastable to (b, h, t, s), or None if every key is visible.
+    """
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        """Return the bias, broadcastable to (b, h, t, s)."""
+        ...
+
+    def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
+        """Return ``scale * q k^T + bias`` as two products, or None when it has no such form."""
+        ...
 
 
 class _Options(NamedTuple):
