@@ -10,18 +10,18 @@ MEMORY = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 # A shell acts on a signal at once only while it waits: the tests are its background job, which it ends before their files.
 PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX") && chmod 711 "$$tmp" && \
 	trap 'kill $$tests 2>/dev/null; wait $$tests; rm -rf "$$tmp"' EXIT INT TERM; \
-	TMPDIR=$$tmp $(BIN)/python -m pytest $(PYTEST_ARGS) $(1) & tests=$$!; wait $$tests
+	TMPDIR=$$tmp $(BIN)/python -m pytest $(1) $(PYTEST_ARGS) & tests=$$!; wait $$tests
 
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test fast lint types format package docs gpu overhead benchmarks clean
+.PHONY: help quickstart test test-slow lint types format package docs gpu overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make quickstart  set up, run ablations/quickstart.yaml, write reports/quickstart/"
-	@echo "make test        set up, run the tests (PYTEST_ARGS='-m slow' for the slow ones)"
-	@echo "make fast        run the tests that start no study: two minutes"
+	@echo "make test        set up, run the tests that start no studies or servers: minutes"
+	@echo "make test-slow   run the others (PYTEST_ARGS='-m exhaustive' for those that CI leaves out)"
 	@echo "make lint        check style (ruff) and import contracts (import-linter)"
 	@echo "make types       check types (pyright)"
 	@echo "make format      format the code and apply ruff's fixes"
@@ -42,10 +42,10 @@ quickstart: $(STAMP)
 	$(BIN)/attnlab run ablations/quickstart.yaml
 
 test: $(STAMP)
-	@$(call PYTEST,$(COVERAGE))
+	@$(call PYTEST,-m "not slow and not exhaustive and not gpu" $(COVERAGE))
 
-fast: $(STAMP)
-	@$(call PYTEST,--ignore=tests/study --ignore=tests/tracking --ignore=tests/testing)
+test-slow: $(STAMP)
+	@$(call PYTEST,-m "slow and not exhaustive and not gpu" $(COVERAGE))
 
 gpu:
 	$(PYTHON) -m pytest -m gpu --ignore=tests/testing/test_contract.py

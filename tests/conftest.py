@@ -49,19 +49,58 @@ forget_a_modules_files = pytest.fixture(scope="module", autouse=True)(_forget_us
 forget_a_tests_files = pytest.fixture(autouse=True)(_forget_users_files)
 
 
-LONG = (
+# What starts studies, servers or interpreters for minutes: `make test-slow`. The files that take longest come first, so that no
+# process is left alone with one of them at the end.
+SLOW = (
     "testing/test_contract.py",
     "study/test_torture.py",
     "study/test_study.py",
     "testing/test_components.py",
     "documentation/test_pages.py",
     "study/test_looks.py",
+    "benchmarks/test_verdict.py",
+    "testing/test_mutants.py",
+    "testing/test_museum.py",
+    "study/",
+    "trained/test_attention_maps.py",
+    "trained/test_model.py",
+    "trained/test_part_weights.py",
+    "trained/test_recorded_code.py",
+    "benchmarks/test_speed.py",
+    "cli/test_init.py",
+    "cli/test_snapshots.py",
+    "cli/test_terminal.py",
+    "config/test_fuzz.py",
+    "report/test_left_out.py",
+    "report/test_sweep_study.py",
+    "testing/test_benchmark.py",
+    "tracking/test_delivery.py",
+    "tracking/test_server_outage.py",
+    "tracking/test_shared_server.py",
+    "tracking/test_ui_server.py",
+    "training/test_compile.py",
+    "training/test_distributed.py",
+    "_util/test_process.py",
+    "test_examples.py",
+    "test_notebook.py",
+    "test_packaging.py",
+    "test_tutorials.py",
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take minutes, so that no process is left alone with one of them at the end."""
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    """Mark the tests of the files in `SLOW`, and begin with them in this order."""
+    places = {item: _place(item) for item in items}
+    for item, place in places.items():
+        if place < len(SLOW):
+            item.add_marker("slow")
+    items.sort(key=places.__getitem__)
+
+
+def _place(item: pytest.Item) -> int:
+    path = item.path.relative_to(ROOT / "tests").as_posix() if item.path.is_relative_to(ROOT / "tests") else ""
+    return next((i for i, name in enumerate(SLOW) if path == name or (name.endswith("/") and path.startswith(name))), len(SLOW))
 
 
 @pytest.hookimpl(tryfirst=True)

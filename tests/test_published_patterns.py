@@ -10,7 +10,7 @@ import pytest
 from attnlab.planning.plan import plan
 from attnlab.training.train import train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 
 PARITY = {"name": "parity", "length": 16}

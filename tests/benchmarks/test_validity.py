@@ -145,7 +145,7 @@ def test_settings_that_are_not_promised_are_drawn_otherwise() -> None:
     assert "rings: not promised" in plot and "5 seeds" in plot and "skewed" in plot
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_simulation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first setting of each, with few studies: every quantity is a number, and nothing exceeds its limit."""
     simulations = tuple(replace(simulation, settings=simulation.settings[:1]) for simulation in validity.SIMULATIONS)

@@ -1,7 +1,7 @@
 """Tests that every study file and every assignment gives a plan, or a ``UserError`` of one line with a place.
 
 Hypothesis mutates valid studies (``fuzz``) and shrinks a failure to the smallest one. The default run is the same everywhere;
-``pytest -m slow tests/config/test_fuzz.py`` tries 10,000 new files.
+``pytest -m exhaustive tests/config/test_fuzz.py`` tries 10,000 new files.
 """
 
 import contextlib
@@ -131,7 +131,7 @@ def test_mutated_studies(folder: Path) -> None:
     assert min(counts["accepted"], counts["rejected"]) > 20, f"the strategies must reach both: {counts}"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_ten_thousand_mutated_studies(folder: Path) -> None:
     counts = survey(folder, examples(10_000, repeatable=False))
     assert min(counts["accepted"], counts["rejected"]) > 1_000, f"the strategies must reach both: {counts}"

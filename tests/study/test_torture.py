@@ -57,7 +57,7 @@ def endure(torment: harness.Torment, peace: Peace, *kinds: str, seed: int) -> No
     assert torment.hits.total() == len(kinds)
 
 
-@pytest.mark.slow  # half a minute; the chains of a test below are killed in the same ways
+@pytest.mark.exhaustive  # half a minute; the chains of a test below are killed in the same ways
 def test_a_study_killed_at_every_step_ends_as_an_undisturbed_one(peace: Peace, tmp_path: Path) -> None:
     endure(harness.Torment(peace.study, tmp_path, 2, pause=0.5), peace, "run", "family", "run", "parent", "any", seed=1)
 
@@ -82,7 +82,7 @@ def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_pat
     assert not written, "the storage's password stands in files"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_chains_of_two_parents_on_postgresql_end_as_undisturbed_ones(
     peaceful_chains: Peace, tmp_path: Path, postgres: Server
 ) -> None:
@@ -91,7 +91,7 @@ def test_chains_of_two_parents_on_postgresql_end_as_undisturbed_ones(
     endure(torment, peaceful_chains, "run", "family", "parent", "run", "parent", "any", seed=6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
 def test_a_hundred_kills(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert harness.main(["--storage", storage, "--runs", "40", "--workers", "4", "--kills", "100"]) == 0

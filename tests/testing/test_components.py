@@ -68,7 +68,7 @@ def test_correct_components_are_not_accused(component: type[Component], name: st
     assert result.status == "passed", result.detail
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", COMPONENTS.names())
 def test_builtin_component_keeps_the_whole_contract(name: str) -> None:
     assert not failures(check_component(name, options=OPTIONS.get(name)))
@@ -79,7 +79,7 @@ def test_random_set_keeps_the_contract(names: tuple[str, ...]) -> None:
     assert not failures(check("dense", components=[spec(name) for name in names], only=QUICK))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("names", random_sets(200)[8:], ids="+".join)
 def test_more_random_sets_keep_the_contract(names: tuple[str, ...]) -> None:
     assert not failures(check("dense", components=[spec(name) for name in names], only=QUICK))

@@ -77,7 +77,7 @@ def test_every_combination_passes_or_is_refused(device: str, variant: str, posit
         _check_combination(device, variant, position, role, backend, only, record_property)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @combinations
 def test_every_combination_passes_every_check_or_is_refused(
     device: str, variant: str, position: str, record_property: Record

@@ -33,7 +33,7 @@ def test_a_mutant_is_caught_by_its_check(name: str, mutant: Mutant, monkeypatch:
     _caught(name, mutant, {"shapes", name} | mutant.also, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "mutant"), CASES, ids=_id)
 def test_a_mutant_is_caught_by_its_check_alone(name: str, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     _caught(name, mutant, {check for check in CHECKS if check != "compile" or name == "compile"}, monkeypatch)

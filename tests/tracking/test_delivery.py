@@ -353,7 +353,7 @@ time.sleep(float(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(30, marks=pytest.mark.exhaustive)])
 def test_a_database_that_another_process_locks(root: Path, seconds: float, log: pytest.LogCaptureFixture) -> None:
     """MLflow itself waits 20 s before it fails, so only the long lock is reported."""
     tracker = Tracker(small(), root)
@@ -391,7 +391,7 @@ sys.exit(any([os.wait()[1] for i in range(4)]))
 """
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.exhaustive)])
 def test_four_parents_start_at_once_after_one_died_while_creating_the_store(tmp_path: Path, rounds: int) -> None:
     for i in range(rounds):
         root = tmp_path / str(i)
@@ -425,7 +425,7 @@ client.connect(Path(sys.argv[1]), create=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_store_whose_creation_was_killed_is_created_again(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", HALF, str(tmp_path)]).returncode == -signal.SIGKILL
     assert not (tmp_path / "mlflow.db").exists()
@@ -457,7 +457,7 @@ for step in itertools.count():
 """
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.exhaustive)])
 def test_a_parent_killed_in_the_middle_of_a_flush_leaves_a_sound_store(root: Path, kills: int) -> None:
     before: list[str] = []
     for i in range(kills):

@@ -79,7 +79,7 @@ def left_running(root: Path) -> list[str]:
     return [record.info.run_id for record in client.search_runs(experiments, "attributes.status = 'RUNNING'")]
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("failure", ["hangs", "dies"])
 def test_a_server_that_goes_away_and_comes_back(
     server: UnreliableServer, tmp_path: Path, failure: str, seconds: float, log: pytest.LogCaptureFixture

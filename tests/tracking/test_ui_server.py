@@ -19,7 +19,7 @@ def wait_until_listening(port: int, *, expected: bool, seconds: float = 120) -> 
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.exhaustive)])
 def test_the_server_ends_with_the_command(root: Path, name: str) -> None:
     for module in ("mlflow", "select", "uvicorn"):  # a stranger's: the server runs in this folder
         (root / f"{module}.py").write_text(f"open({str(root / 'ran')!r}, 'w')\n")

@@ -66,7 +66,7 @@ def losses(config: RunConfig, folder: Path | None = None, **kwargs: Any) -> list
     return [metrics["train/loss"] for _, metrics in recorded(config, folder, **kwargs)[1] if "train/loss" in metrics]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "changes",
     [

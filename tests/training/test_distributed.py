@@ -59,7 +59,7 @@ def test_two_ranks_train_as_one_process_even_if_one_is_killed(tmp_path: Path, mo
     assert result.summary["accuracy"] == pytest.approx(expected.summary["accuracy"], abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(120)
 def test_a_run_resumes_to_the_same_bits_when_rank_zero_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(**UNEVEN, **SHARED, model__dropout=0.2)
