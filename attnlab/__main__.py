@@ -1,9 +1,13 @@
 """`python -m attnlab`, for where the command is not on the path."""
 
+import os
 import sys
 
 if not sys.flags.safe_path:
-    sys.path.append(sys.path.pop(0))  # the working directory: its files must not shadow the standard library's
+    # The files of the working directory are imported no more than by the command, unless it is a checkout that runs itself.
+    folder = sys.path.pop(0)
+    if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) == os.getcwd():
+        sys.path.append(folder)
 
 from attnlab.cli.main import main  # noqa: E402
 
