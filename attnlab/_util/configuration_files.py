@@ -75,7 +75,8 @@ def _bases(file: Path, folders: tuple[Path, ...]) -> Iterator[Path]:
 
 def _parsed(content: bytes, suffix: str) -> Any:
     """Return the values of a file; None if it cannot be read: the program that reads it fails with a message of its own."""
-    import yaml
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     try:
         text = content.decode("utf-8-sig")
@@ -85,8 +86,8 @@ def _parsed(content: bytes, suffix: str) -> Any:
             import tomllib
 
             return tomllib.loads(text)
-        return [_plain(node) for node in yaml.compose_all(text)]
-    except (ValueError, RecursionError, yaml.YAMLError):
+        return [_plain(node) for node in YAML(typ="safe", pure=True).compose_all(text)]
+    except (ValueError, RecursionError, YAMLError):
         return None
 
 

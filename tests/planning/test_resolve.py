@@ -119,7 +119,7 @@ MISTAKES = {
         "3:28",
         "task.path: expected a file, but there is no 'boo.txt'",
     ),
-    "a text that is a folder": ("pydocs", "text, path: .", "3:28", "task.path: expected a file, but '.' is a folder"),
+    "a text that is a folder": ("pydocs", "text, path: .", "3:28", "task.path: expected a file, got '.': it is a folder"),
     "a text without a path": ("pydocs", "text", "3:9", "task text requires the option 'path'"),
     "an option as an axis": (
         "seeds:",
