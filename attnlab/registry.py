@@ -113,12 +113,16 @@ class Registry:
         hint = other or self._unregistered(ref) or nearest(ref, self.names(), anywhere=True)
         raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
 
+    def has_base(self, cls: type) -> bool:
+        """Return True for a subclass of this kind's base class."""
+        return self._base in [f"{base.__module__}:{base.__qualname__}" for base in cls.__mro__]
+
     def imported(self, ref: str) -> type | None:
         """Return the class of a reference that comes from a record: no file is imported for it.
 
         Returns:
-            None if no class has this name. A path stands for a file of the same name that is imported already; None if there is
-            none, or several.
+            None if no class of this kind has this name. A path stands for a file of the same name that is imported already, and
+            for nothing if there are several.
         """
         if ":" not in ref:
             return self.get(ref) if ref in self.names() else None
@@ -129,7 +133,7 @@ class Registry:
                 key: getattr(module, "__file__", None) for key, module in sys.modules.items() if key.startswith(USER_MODULE)
             }
             modules = [sys.modules[key] for key, file in files.items() if file and Path(file).name == Path(location).name]
-        classes = [cls for module in modules if (cls := self._class_of(getattr(module, name, None)))]
+        classes = [cls for module in modules if (cls := self._class_of(getattr(module, name, None))) and self.has_base(cls)]
         return classes[0] if len(classes) == 1 else None
 
     def _other_kind(self, name: str) -> str:

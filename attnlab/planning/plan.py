@@ -416,10 +416,13 @@ def _analysis_notes(plan: Plan) -> Iterator[str]:
             message = f"expected an analysis that you wrote, got {ref!r}: built-in analyses are automatic"
             raise UserError(message, study.where("analyses", i))
         try:
-            analysis = ANALYSES.get(ref, relative_to=study.folder)()
+            cls = ANALYSES.get(ref, relative_to=study.folder)
         except UserError as error:
             raise UserError(str(error), study.where("analyses", i)) from error
-        yield from analysis.notes(plan)
+        if not ANALYSES.has_base(cls):
+            message = f"expected a subclass of attnlab.report.Analysis, got {ref!r}, which is none"
+            raise UserError(message, study.where("analyses", i))
+        yield from cls().notes(plan)
 
 
 def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:

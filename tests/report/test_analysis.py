@@ -118,7 +118,8 @@ def test_a_path_is_checked_when_the_study_is_planned(monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(EXAMPLE)
     assert plan(study(analyses=["ranks.py:RankCorrelation"])).study.analyses == ["ranks.py:RankCorrelation"]
     assert ANALYSES.imported("ranks.py:RankCorrelation") is not None
-    for wrong, word in (("ranks.py:RankCorelation", "did you mean"), ("rank", "unknown analysis"), ("trend", "that you wrote")):
+    words = {"ranks.py:RankCorelation": "did you mean", "rank": "unknown analysis", "trend": "that you wrote"}
+    for wrong, word in {**words, "subprocess:Popen": "subclass"}.items():
         with pytest.raises(UserError, match=word) as error:
             plan(study(analyses=[wrong]))
         assert "analyses" in str(error.value.where)

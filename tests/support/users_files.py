@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS
+from attnlab.registry import ANALYSES, COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS
 
 
 @contextmanager
 def forget_users_files() -> Iterator[None]:
     """Forget the classes of users' files that the block registers: another file may register the same names."""
-    tables = (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS, OPTIMIZERS)
+    tables = (VARIANTS, COMPONENTS, POSITIONS, TASKS, MODELS, OPTIMIZERS, ANALYSES)
     before = [(table, dict(table._registered)) for table in tables]
     modules = set(sys.modules)
     yield
