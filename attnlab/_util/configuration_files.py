@@ -65,7 +65,7 @@ def _bases(file: Path, folders: tuple[Path, ...]) -> Iterator[Path]:
         places = (Path(os.path.normpath(file.parent / os.fsdecode(name))) for name in INCLUDE.findall(content))
         yield from (place for place in places if place.is_file())
         return
-    for name, is_option in _names(_parsed(content, suffix)):
+    for name, is_option in _names(_parsed(content, suffix), set()):
         places = (file.parent, *folders)
         if is_option:  # of a group, whose folder is relative to the root of the configurations
             places += tuple(file.parents[1:3])
@@ -86,30 +86,45 @@ def _parsed(content: bytes, suffix: str) -> Any:
             import tomllib
 
             return tomllib.loads(text)
-        return [_plain(node) for node in YAML(typ="safe", pure=True).compose_all(text)]
+        known: dict[int, Any] = {}
+        return [_plain(node, known) for node in YAML(typ="safe", pure=True).compose_all(text)]
     except (ValueError, RecursionError, YAMLError):
         return None
 
 
-def _plain(node: Any) -> Any:
-    """Return the texts of a YAML node in lists and mappings, also those with a tag of the program's own."""
+def _plain(node: Any, known: dict[int, Any]) -> Any:
+    """Return the texts of a YAML node in lists and mappings, also those with a tag of the program's own.
+
+    Args:
+        node: of a composed document, in which aliases are the same node.
+        known: id of a node -> its list or mapping, so that aliases of aliases cost nothing.
+    """
     if isinstance(node.value, str):
         return node.value
-    if node.id == "sequence":
-        return [_plain(child) for child in node.value]
-    return {_plain(key) if isinstance(key.value, str) else "": _plain(value) for key, value in node.value}
+    if id(node) not in known:
+        known[id(node)] = result = [] if node.id == "sequence" else {}
+        if isinstance(result, list):
+            result += [_plain(child, known) for child in node.value]
+        else:
+            texts = ((key.value if isinstance(key.value, str) else "", value) for key, value in node.value)
+            result |= {key: _plain(value, known) for key, value in texts}
+    return known[id(node)]
 
 
-def _names(value: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the names under the keys of bases, and whether each is an option of a group or of Hydra's ``defaults``."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _names(part)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if isinstance(key, str) and BASE_KEY.fullmatch(key):
-                yield from _named(part, is_defaults=key.strip("_$").lower() == "defaults")
-            yield from _names(part)
+def _names(value: Any, seen: set[int]) -> Iterator[tuple[str, bool]]:
+    """Yield the names under the keys of bases, and whether each is an option of a group or of Hydra's ``defaults``.
+
+    Args:
+        value: of a file.
+        seen: ids of the lists and mappings that were read.
+    """
+    if not isinstance(value, list | dict) or id(value) in seen:
+        return
+    seen.add(id(value))
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(key, str) and BASE_KEY.fullmatch(key):
+            yield from _named(part, is_defaults=key.strip("_$").lower() == "defaults")
+        yield from _names(part, seen)
 
 
 def _named(value: Any, *, is_defaults: bool) -> Iterator[tuple[str, bool]]:

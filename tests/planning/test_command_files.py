@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from attnlab._util.configuration_files import base_files
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
 from attnlab.planning.command_files import command_files, counted_files, unfollowed_imports
@@ -260,6 +261,14 @@ def test_the_plan_notes_imports_that_cannot_be_followed(
     write(tmp_path, {"study.yaml": f"{text}metric: {{name: score, direction: max}}\n"})
     main(["plan", "study.yaml"])
     assert ("note: imports" in capsys.readouterr().out) is bool(lines)
+
+
+def test_aliases_of_aliases_cost_nothing(tmp_path: Path) -> None:
+    """Written out, the last of these lists has 9 to the power of 30 entries, and the mapping contains itself."""
+    nested = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 31))
+    text = f"a0: &a0 [x]\n{nested}bases: &b [base.yaml]\nextends: *b\nself: &s {{again: *s}}\n"
+    write(tmp_path, {"c.yaml": text, "base.yaml": "x: 1\n"})
+    assert base_files([tmp_path / "c.yaml"]) == {tmp_path / "base.yaml"}
 
 
 @pytest.mark.parametrize(
