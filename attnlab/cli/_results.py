@@ -10,22 +10,23 @@ from attnlab.cli._printing import constant_columns, print_table, print_text, rel
 
 if TYPE_CHECKING:
     from attnlab.config.search import SearchConfig
-    from attnlab.report.analysis import Analysed
+    from attnlab.report.analysis import Analyzed
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.compared import Compared
     from attnlab.stats.search import SearchSummary
     from attnlab.study.run import StudyResult
 
 
-def print_results(result: StudyResult, compared: Compared) -> None:
+def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:
     """Print a row per cell: the metric over its seeds, its difference from the baseline, its costs.
 
     In a searched study the table holds only the confirmed runs; a line per cell below it summarizes the search.
 
     Args:
         compared: the compared cells of the result.
+        analyzed: the analyses of each task; None: compute them.
     """
-    from attnlab.report.analysis import Results, analyse
+    from attnlab.report.analysis import analyze_tasks
     from attnlab.report.command import notes_on_equal_results
     from attnlab.report.conclusion import describe_choice
     from attnlab.report.estimand import threshold_notes
@@ -45,16 +46,16 @@ def print_results(result: StudyResult, compared: Compared) -> None:
         print(f"state: completed{where if len(cells) > 1 else ''}")
     for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
         print_text(note)
-    for part, of_task in tables:
-        print_lines(analyse(Results(compared.for_task(part))))
+    for (part, of_task), found in zip(tables, analyzed or analyze_tasks(compared), strict=True):
+        print_lines(found)
         for warning in threshold_notes(of_task, part):
             print_text(f"note: {warning}")
         _print_searches(compared.searches[part.task], part, result.plan.study.search)
 
 
-def print_lines(analysed: Analysed) -> None:
+def print_lines(analyzed: Analyzed) -> None:
     """Print the paragraphs and tables of analyses."""
-    for line in analysed.lines():
+    for line in analyzed.lines():
         if isinstance(line, str):
             print_text(line)
             continue
@@ -95,11 +96,11 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
         print_text(f"note: {note}")
 
 
-def print_verdict(compared: Compared) -> None:
+def print_verdict(compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:
     """Print the conclusion of a study, one line for each task and one for all of them."""
     from attnlab.report.conclusion import conclusions
 
-    for text in conclusions(compared):
+    for text in conclusions(compared, analyzed):
         print_text(f"verdict: {text}")
 
 

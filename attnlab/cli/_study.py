@@ -170,6 +170,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     """
     from attnlab.cli._omissions import print_omissions
     from attnlab.cli._results import print_failures, print_results, print_verdict
+    from attnlab.report.analysis import analyze_tasks
     from attnlab.report.result import judge
     from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive
     from attnlab.study.code_changes import code_change_notes
@@ -194,10 +195,11 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     else:
         result, history = run_until_conclusive(plan, **adaptive, **options)
     compared, name = judge(result, history=history), plan.study.study
-    print_results(result, compared)
+    analyzed = analyze_tasks(compared)
+    print_results(result, compared, analyzed)
     print_omissions(plan)
     print_failures(result)
-    print_verdict(compared)
+    print_verdict(compared, analyzed)
     if not arguments.no_report:
         from attnlab.report.write import write_report
 

@@ -51,10 +51,8 @@ from attnlab.registry import ANALYSES
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
-ANALYSIS_SECTIONS = {
-    "factorial": "factors",
-    "stages": "stages",
-}  # attnlab's own analyses with notes -> the section of the study
+# The built-in analyses that have notes, each with the section of the study.
+ANALYSIS_SECTIONS = {"factorial": "factors", "stages": "stages"}
 
 
 @dataclass(frozen=True)
@@ -405,7 +403,7 @@ def _analysis_notes(plan: Plan) -> Iterator[str]:
     """Yield the notes of the analyses that a study has.
 
     Raises:
-        UserError: The study names an analysis that does not exist, or cannot be analysed in this way.
+        UserError: The study names an analysis that does not exist, or cannot be analyzed in this way.
     """
     study = plan.study
     for name, section in ANALYSIS_SECTIONS.items():

@@ -10,7 +10,9 @@ its modules.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Estimate = TypeVar("Estimate")
+TABLES = ("cells", "runs")  # that every report has
 
 
 @dataclass(frozen=True)
@@ -119,66 +122,94 @@ def has_other_lengths(records: Sequence[RunRecord]) -> bool:
 
 
 @dataclass(frozen=True)
-class Analysed:
-    """The analyses of a study with what they found, ready to be shown."""
+class Analyzed:
+    """The analyses of a study with what they found, ready to be shown.
+
+    An analysis of the user that raises an exception, or returns something unexpected, is left out of that place with a warning:
+    the rest is shown.
+
+    Attributes:
+        results: What the analyses read.
+        found: The name of each analysis, the analysis, and its estimate.
+    """
 
     results: Results
-    found: Sequence[tuple[Analysis[Any], Any]]
+    found: Sequence[tuple[str, Analysis[Any], Any]]
 
     def lines(self) -> Iterator[str | Table]:
         """Yield the paragraphs and tables for the terminal."""
-        for analysis, estimate in self.found:
-            yield from analysis.lines(estimate, self.results)
+        for name, analysis, estimate in self.found:
+            lines: list[str | Table] = []
+            with _left_out(name):
+                lines = [_checked(line, str | Table) for line in analysis.lines(estimate, self.results)]
+            yield from lines
 
     def sections(self) -> list[PageSection]:
         """Return the sections of the page."""
-        sections = (analysis.section(estimate, self.results) for analysis, estimate in self.found)
-        return [section for section in sections if section is not None]
+        sections: list[PageSection] = []
+        for name, analysis, estimate in self.found:
+            with _left_out(name):
+                if (section := analysis.section(estimate, self.results)) is not None:
+                    sections.append(_checked(section, PageSection))
+        return sections
 
     def summarize(self, summary: Summary) -> Summary:
         """Return the paragraph at the top of the page."""
-        for analysis, estimate in self.found:
-            summary = analysis.summarize(summary, estimate, self.results)
+        for name, analysis, estimate in self.found:
+            with _left_out(name):
+                summary = _checked(analysis.summarize(summary, estimate, self.results), Summary)
         return summary
 
     def frames(self) -> dict[str, pandas.DataFrame]:
         """Return the tables in full precision, by the names of their files."""
-        return {
-            name: frame for analysis, estimate in self.found for name, frame in analysis.frames(estimate, self.results).items()
-        }
+        import pandas
+
+        frames: dict[str, pandas.DataFrame] = {}
+        for name, analysis, estimate in self.found:
+            with _left_out(name):
+                for file, frame in analysis.frames(estimate, self.results).items():
+                    if not re.fullmatch(r"[A-Za-z0-9_-]+", file) or file in {*TABLES, *frames}:
+                        raise UserError(f"expected the name of a further table, letters, digits, _ and -, got {file!r}")
+                    frames[file] = _checked(frame, pandas.DataFrame)
+        return frames
 
 
-def analyse(results: Results) -> Analysed:
+def analyze(results: Results) -> Analyzed:
     """Compute the built-in analyses of a study, and the analyses that it names.
 
     When an analysis is not imported here, it is left out with a warning: a record alone never decides which code runs.
     """
-    found: list[tuple[Analysis[Any], Any]] = []
+    found: list[tuple[str, Analysis[Any], Any]] = []
     for name in (*(name for name, applies in BUILT_IN.items() if applies(results)), *results.compared.analyses):
-        analysis = known_analysis(name)
-        if analysis is None:
+        if (cls := ANALYSES.imported(name)) is None:
             logger.warning("the analysis %s is left out: no imported file has it (attnlab report --imports FILE)", name)
             continue
-        estimate = _estimate(name, analysis, results)
-        if estimate is not None and not (isinstance(estimate, list | tuple) and not estimate):
-            found.append((analysis, estimate))
-            results = replace(results, estimates={**results.estimates, name: estimate})
-    return Analysed(results, found)
+        with _left_out(name):
+            analysis: Analysis[Any] = cls()
+            estimate = analysis.estimate(results)
+            if estimate is not None and not (isinstance(estimate, list | tuple) and not estimate):
+                found.append((name, analysis, estimate))
+                results = replace(results, estimates={**results.estimates, name: estimate})
+    return Analyzed(results, found)
 
 
-def _estimate(name: str, analysis: Analysis[Any], results: Results) -> Any:
-    """Return what an analysis finds. One of the user's that raises an exception is left out: the page has the rest."""
+def analyze_tasks(compared: Compared) -> list[Analyzed]:
+    """Return the analyses of each task of a study, for the terminal and Python, which read no curves."""
+    return [analyze(Results(compared.for_task(part))) for part in compared.spec.parts]
+
+
+@contextmanager
+def _left_out(name: str) -> Iterator[None]:
+    """Turn an exception of an analysis of the user into a warning."""
     try:
-        return analysis.estimate(results)
-    except UserError:
-        raise
+        yield
     except Exception as error:
         if ANALYSES.is_builtin(name):
             raise
         logger.warning("the analysis %s is left out: %s: %s", name, type(error).__name__, one_line(str(error)))
-        return None
 
 
-def known_analysis(name: str) -> Analysis[Any] | None:
-    """Return the analysis of a name; None if its class is in a file that is not imported here."""
-    return None if (cls := ANALYSES.imported(name)) is None else cls()
+def _checked(value: Any, expected: Any) -> Any:
+    if not isinstance(value, expected):
+        raise TypeError(f"expected {getattr(expected, '__name__', expected)}, got {type(value).__name__}")
+    return value

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlab.report.analysis import Analysed, Results, analyse
+from attnlab.report.analysis import Analyzed, analyze_tasks
 from attnlab.report.answer import answer_of
 from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
 from attnlab.report.summary import Strong, Summary, summarize
-from attnlab.report.verdicts import decisive_p_value
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons, split_tasks
 from attnlab.stats.compared import Compared
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.simultaneous import simultaneous_interval
+from attnlab.stats.verdict import p_of_verdict
 
 if TYPE_CHECKING:
     import pandas
@@ -24,16 +24,16 @@ NUMBERS = ("value", "difference", "low", "high", "simultaneous_low", "simultaneo
 COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
 
 
-def conclude(analysed: Analysed, changes: Sequence[str] | None = None) -> Summary:
+def conclude(analyzed: Analyzed, changes: Sequence[str] | None = None) -> Summary:
     """Return the conclusion of a study, or of one of its tasks: the result, and the choice of the records behind it.
 
     Args:
-        analysed: The analyses of the study or the task.
+        analyzed: The analyses of the study or the task.
         changes: The changes of its comparison, which a stored report has without the questions; default those of its selection.
     """
-    compared = analysed.results.compared
+    compared = analyzed.results.compared
     summary = summarize(compared.cells, compared.spec, is_part=compared.selection.is_partial)
-    summary = analysed.summarize(summary)
+    summary = analyzed.summarize(summary)
     chosen = describe_choice(compared, changes)
     return replace(summary, records=[Strong(chosen)] if chosen else [])
 
@@ -48,10 +48,10 @@ def describe_choice(compared: Compared, changes: Sequence[str] | None = None) ->
     return describe_selection(selection, compared.cells, spec, corrected=corrected, changes=changes)
 
 
-def conclusions(compared: Compared) -> list[str]:
+def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> list[str]:
     """Return the conclusion of a study as text; of a study of several tasks one for each, and the answer over all of them."""
-    parts = [compared.for_task(part) for part in compared.spec.parts]
-    texts = [conclude(analyse(Results(part))).text for part in parts]
+    found = analyzed or analyze_tasks(compared)
+    parts, texts = [of_task.results.compared for of_task in found], [conclude(of_task).text for of_task in found]
     if len(parts) == 1:
         return texts
     tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]
@@ -89,4 +89,4 @@ def _verdict_record(cell: CellSummary) -> list[Any]:
     numbers += [end for pair in (interval, outer) for end in ((pair.low, pair.high) if pair else (None, None))]
     verdict = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
     seeds = interval.n if interval else cell.seeds
-    return [cell.name, cell.baseline, *numbers, decisive_p_value(difference), verdict, seeds]
+    return [cell.name, cell.baseline, *numbers, p_of_verdict(difference), verdict, seeds]

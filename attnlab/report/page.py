@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
-from attnlab.report.analysis import Analysed, Results, analyse
+from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude
 from attnlab.report.estimand import describe_estimand
 from attnlab.report.export import export
@@ -71,7 +71,7 @@ class Page:
     runs: Table
     results: StudyTable = field(repr=False)
     others: Mapping[Choice, StudyTable] = field(repr=False)
-    analysed: Analysed = field(repr=False)
+    analyzed: Analyzed = field(repr=False)
     records: Sequence[RunRecord] = field(repr=False)
 
     @property
@@ -120,14 +120,14 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     trials = [run for run in compared.records if spec.includes(run) and run.get("phase") == "search"]
     stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     records, colors = compared.compared_records, cell_colors(cells)
-    analysed = analyse(Results(compared, stages, curves, colors))
-    shares, shares_of = analysed.results.estimates.get("training_share", ((), {}))
+    analyzed = analyze(Results(compared, stages, curves, colors))
+    shares, shares_of = analyzed.results.estimates.get("training_share", ((), {}))
     results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
     search = search_section(searches, spec, info.search)
     sections = [
-        *analysed.sections(),
+        *analyzed.sections(),
         _grid_section(cells, spec),
         search,
         _learning_section(cells, records, curves, spec=spec, colors=colors),
@@ -139,7 +139,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
-        summary=conclude(analysed, info.changes),
+        summary=conclude(analyzed, info.changes),
         warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
@@ -157,7 +157,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
             )
             for other in compared.others
         },
-        analysed=analysed,
+        analyzed=analyzed,
         records=records,
     )
 
@@ -251,7 +251,7 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
     (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     spec = page.results.spec
-    frames = page.analysed.frames()
+    frames = page.analyzed.frames()
     export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, further=frames)
     files = [*FILES, *(f"{name}.{ending}" for name in frames for ending in ("csv", "parquet"))]
     fields = {"page": page, "files": files, "script": SCRIPT}

@@ -28,9 +28,9 @@ from attnlab.report.wording import (
     value_heading,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
-from attnlab.stats.paired import Difference
 from attnlab.stats.records import is_present
 from attnlab.stats.search import NOT_CONFIRMED
+from attnlab.stats.verdict import p_of_verdict
 
 RANGES = (
     "Parentheses after a measured cost give its lowest and highest seed, if they differ: cells whose seeds overlap may well "
@@ -88,16 +88,9 @@ def anchor(cell: str) -> str:
     return f"runs-{crc32(cell.encode()):08x}"
 
 
-def decisive_p_value(difference: Difference | None) -> float | None:
-    """Return the p-value that a verdict rests on, after Holm's correction: for equivalent cells of the equivalence test."""
-    if difference is None:
-        return None
-    return difference.p_equivalent_holm if difference.conclusion == "equivalent" else difference.p_holm
-
-
 def verdict_p_value(cell: CellSummary) -> str:
     """Format the p-value that the verdict rests on."""
-    text = format_p_value(decisive_p_value(cell.difference))
+    text = format_p_value(p_of_verdict(cell.difference))
     return f"{text} (equivalence)" if cell.difference and cell.difference.conclusion == "equivalent" else text
 
 

@@ -124,7 +124,7 @@ class Verdict:
 
 
 def p_of_verdict(difference: Difference | None) -> float | None:
-    """Return the p-value that a verdict rests on: for equivalent cells that of the equivalence test."""
+    """Return the p-value that a verdict rests on, after Holm's correction: for equivalent cells of the equivalence test."""
     if difference is None:
         return None
     return difference.p_equivalent_holm if difference.conclusion == "equivalent" else difference.p_holm

@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.registry import ANALYSES, register_analysis
 from attnlab.report import Analysis, PageSection, Results, Table, TableRow
-from attnlab.report.analysis import BUILT_IN, analyse
+from attnlab.report.analysis import BUILT_IN, analyze
 from attnlab.report.page import make_page, write_page
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.table import Column
@@ -79,7 +79,7 @@ def test_every_built_in_analysis_has_a_condition_and_a_class() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_it_is_shown_in_every_place(tmp_path: Path) -> None:
-    found = analyse(asking("counted"))
+    found = analyze(asking("counted"))
     number = len(results().cells)
     text, table = found.lines()
     assert text == f"{number} cells counted" and isinstance(table, Table)
@@ -94,16 +94,47 @@ def test_it_is_shown_in_every_place(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("registered")
 def test_one_that_fails_or_is_not_imported_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     cells = asking("broken", "away.py:Away", "os:getcwd", "counted")
-    found = analyse(cells)
-    assert [type(analysis) for analysis, _ in found.found] == [Counted]
+    found = analyze(cells)
+    assert [type(analysis) for _, analysis, _ in found.found] == [Counted]
     assert "in the analysis" in caplog.text and "away.py:Away" in caplog.text and "os:getcwd" in caplog.text
     assert found.summarize(summarize(cells.cells, SPEC)) != summarize(cells.cells, SPEC)
 
 
+@pytest.mark.parametrize(
+    ("method", "found"),
+    [
+        *((method, None) for method in ("__init__", "estimate", "lines", "section", "summarize", "frames")),
+        ("lines", [3]),
+        ("section", "a text"),
+        ("summarize", "a text"),
+        ("frames", {"counted": [1]}),
+        ("frames", {"../counted": pandas.DataFrame()}),
+        ("frames", {"cells": pandas.DataFrame()}),
+    ],
+)
+def test_an_error_in_any_method_costs_nothing_else(
+    method: str, found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        if found is None:
+            raise UserError("in the method")
+        return found
+
+    monkeypatch.setattr(ANALYSES, "_registered", {})
+    register_analysis("failing")(type("Failing", (Counted,), {method: fail}))
+    runs, curves = made_up()
+    page = make_page(replace(INFO, analyses=("failing",)), runs=runs, curves=curves)
+    write_page(tmp_path, page, runs=runs)
+    list(page.analyzed.lines())
+    assert "the analysis failing" in caplog.text and ("in the method" in caplog.text or found is not None)
+    assert len(pandas.read_csv(tmp_path / "cells.csv")) == len(page.cells) and (tmp_path / "index.html").is_file()
+    assert not (tmp_path.parent / "counted.csv").exists()
+
+
 def test_a_study_enters_no_module_of_an_analysis_that_it_does_not_have() -> None:
     code = (
-        "import sys; from tests.report.test_analysis import results; from attnlab.report.analysis import analyse; "
-        "analyse(results()); print([m for m in ('trend', 'factorial', 'sweep', 'lengths', 'stages', 'predictive_validity') "
+        "import sys; from tests.report.test_analysis import results; from attnlab.report.analysis import analyze; "
+        "analyze(results()); print([m for m in ('trend', 'factorial', 'sweep', 'lengths', 'stages', 'predictive_validity') "
         "if f'attnlab.report.{m}' in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

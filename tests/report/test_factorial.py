@@ -13,7 +13,7 @@ import pytest
 from attnlab.cli._results import print_lines
 from attnlab.config.design import Factor, FactorialDesign
 from attnlab.config.factors import design_cell_name
-from attnlab.report.analysis import Results, analyse
+from attnlab.report.analysis import Results, analyze
 from attnlab.report.factorial import describe_effect_verdict, effect_notes, effect_table, summarize_effects
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
@@ -70,7 +70,7 @@ def test_terminal_page_and_files_have_the_same_effects(tmp_path: Path, capsys: p
 
     cells = summarize_cells([{str(k): v for k, v in row.items()} for row in runs().to_dict("records")], SPEC)
     result = estimate_effects(cells, SPEC)
-    print_lines(analyse(Results(compare_cells(runs().to_dict("records"), SPEC, order=()))))
+    print_lines(analyze(Results(compare_cells(runs().to_dict("records"), SPEC, order=()))))
     printed = capsys.readouterr().out
     with (tmp_path / "effects.csv").open() as file:
         stored = {row["effect"]: row for row in csv.DictReader(file)}

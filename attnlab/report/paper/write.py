@@ -83,7 +83,7 @@ def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
     for stale in FIGURES:
         (folder / f"{stale}.pdf").unlink(missing_ok=True)
     cited = citations(page.records)
-    effects: FactorialResult | None = page.analysed.results.estimates.get("factorial")
+    effects: FactorialResult | None = page.analyzed.results.estimates.get("factorial")
     result = None if effects is None or effects.problem else effects
     tables = _tables(page, result)
     drawn, notes = _figures(folder, page, result, curves)
