@@ -10,7 +10,8 @@ import hashlib
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +34,7 @@ class Source:
         contents: checksum of the contents, as ``read`` computes it.
         unpacked: the most bytes that the archive may unpack to.
         read: (source, path) -> (verified contents, one line that describes the archive); raises ``UserError``.
+        others: names of files that may hold the same contents without the archive, for example uncompressed.
     """
 
     name: str
@@ -43,6 +45,13 @@ class Source:
     contents: str
     unpacked: int
     read: Callable[["Source", Path], tuple[Any, str]]
+    others: tuple[str, ...] = ()
+
+    def place(self, folder: Path) -> Path:
+        """Return the path in the folder of archives: the archive's, or that of the first other file if only it exists."""
+        archive = folder / self.file
+        others = (folder / name for name in self.others)
+        return archive if archive.exists() else next((path for path in others if path.exists() and not path.is_dir()), archive)
 
     @property
     def data_set(self) -> str:
@@ -65,10 +74,14 @@ def _mismatch(source: Source, path: Path, expected: str, actual: str) -> UserErr
 
 
 def read_member(source: Source, path: Path) -> tuple[bytes, str]:
-    """Read the member of a zip file that is named like the source; ``source.contents`` is its md5."""
-    expected = f"a zip file with a member {source.name!r} of md5 {source.contents}"
+    """Read the member of a zip file that is named like the source, or one of ``source.others``: ``NAME.xz`` or ``NAME``.
+
+    ``source.contents`` is the md5 of the member.
+    """
+    kind = {"": "a file", ".xz": "an xz file"}.get(path.suffix, f"a zip file with a member {source.name!r}")
+    expected = f"{kind} of md5 {source.contents}"
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(source.name) as member:
+        with _open_member(source.name, path) as member:
             contents = _Bounded(member, source.unpacked).read()
     except KeyError:
         raise _mismatch(source, path, expected, "no such member") from None
@@ -78,8 +91,23 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
     if digest != source.contents:
         raise _mismatch(source, path, expected, f"{len(contents):,} bytes of md5 {digest}")
     original = path.stat().st_size == source.size
-    which = "the original archive" if original else "another archive of the same contents"
+    which = "the original archive" if original else "another file of the same contents"
     return contents, f"{which}, md5 of {source.name} {digest}"
+
+
+@contextmanager
+def _open_member(name: str, path: Path) -> Iterator[IO[bytes]]:
+    if path.suffix == ".xz":
+        import lzma  # some builds of Python lack it
+
+        with lzma.open(path) as member:
+            yield member
+    elif path.suffix == "":
+        with path.open("rb") as member:
+            yield member
+    else:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+            yield member
 
 
 class _Bounded:
@@ -163,6 +191,7 @@ ENWIK8 = Source(
     contents="a1fa5ffddb56f4953e226637dabbb36a",
     unpacked=100_000_000,
     read=read_member,
+    others=("enwik8.xz", "enwik8"),
 )
 IMDB = Source(
     name="imdb",

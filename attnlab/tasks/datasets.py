@@ -148,7 +148,7 @@ def load(source: Source) -> Any:
     Raises:
         UserError: the download failed, or the file is incomplete, corrupt or another one.
     """
-    path = folder() / source.file
+    path = source.place(folder())
     if not path.exists():
         return _download(source, path)
     files.require_no_pipe(path)
@@ -163,12 +163,12 @@ def load(source: Source) -> Any:
 def fetch(source: Source) -> Path:
     """Download an archive if it is missing, verify it, and return its path. Errors are those of ``load``."""
     load(source)
-    return folder() / source.file
+    return source.place(folder())
 
 
 def verify(source: Source) -> str:
     """Return one line that describes the archive in the folder; raise ``UserError`` if it is missing or wrong."""
-    path = folder() / source.file
+    path = source.place(folder())
     if not path.exists():
         raise UserError(f"{path} does not exist; `attnlab data fetch {source.name}` downloads it from {source.url}")
     files.require_no_pipe(path)
@@ -189,7 +189,7 @@ def status() -> list[Status]:
     """List the files of all data sets, without reading, downloading or verifying any."""
     rows = []
     for source in SOURCES.values():
-        path = folder() / source.file
+        path = source.place(folder())
         done = tuple(sorted(p for p in prepared_folder().glob(f"{source.data_set}-*") if p.is_dir()))
         rows.append(Status(source, path, path.stat().st_size if path.exists() else None, done))
     return rows

@@ -71,7 +71,7 @@ def with_checkout(shell: Shell) -> None:
 def with_enwik8(shell: Shell, command: str) -> None:
     """Name the folder of real archives; where it has no enwik8, plan the study that the command runs."""
     archives = Path(os.environ["ATTNLAB_REAL_DATA"])
-    if (archives / ENWIK8.file).is_file():
+    if ENWIK8.place(archives).is_file():
         shell.fill["/path/to/archives"] = str(archives)
     else:
         shell.fill[command] = command.partition(" --")[0].replace(" run ", " plan ")

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import lzma
 import os
 import signal
 import socket
@@ -73,6 +74,7 @@ def tiny(url: str) -> Source:
         contents=hashlib.md5(CONTENTS).hexdigest(),
         unpacked=len(CONTENTS),
         read=read_member,
+        others=("tiny.xz", "tiny"),
     )
 
 
@@ -170,7 +172,7 @@ def place(folders: Path, contents: bytes, name: str = "tiny.zip") -> Path:
 def test_another_archive_of_the_same_contents_is_used(source: Source, server: Server, folders: Path):
     place(folders, zipped(method=zipfile.ZIP_DEFLATED))
     assert datasets.load(source) == CONTENTS
-    assert "another archive of the same contents" in datasets.verify(source)
+    assert "another file of the same contents" in datasets.verify(source)
     assert server.hits == 0
 
 
@@ -184,6 +186,33 @@ def test_a_wrong_file_is_named_with_both_checksums_and_kept(contents: bytes, sou
     assert hashlib.md5(contents).hexdigest() in message
     assert "\n" not in message
     assert path.read_bytes() == contents
+
+
+FORMS = {"tiny.xz": lzma.compress, "tiny": bytes}  # name of a file -> function that makes it from the contents
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_contents_are_used_without_the_archive(name: str, source: Source, server: Server, folders: Path):
+    path = place(folders, FORMS[name](CONTENTS), name)
+    assert datasets.load(source) == CONTENTS
+    assert str(path) in datasets.verify(source) and datasets.fetch(source) == path
+    assert server.hits == 0
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("contents", [b"", CONTENTS[:-1], CONTENTS[::-1], bytes(2**24)])
+def test_wrong_contents_without_the_archive_are_refused(name: str, contents: bytes, source: Source, folders: Path):
+    path = place(folders, FORMS[name](contents), name)
+    with pytest.raises(UserError) as failure:
+        datasets.load(source)
+    assert str(path) in str(failure.value) and source.contents in str(failure.value) and "\n" not in str(failure.value)
+
+
+def test_an_archive_comes_before_its_contents_and_a_folder_is_neither(source: Source, server: Server, folders: Path):
+    (folders / "data" / "tiny").mkdir(parents=True)
+    assert datasets.load(source) == CONTENTS and server.hits == 1
+    place(folders, b"not the contents", "tiny.xz")
+    assert datasets.load(source) == CONTENTS
 
 
 def test_an_archive_in_a_read_only_folder_is_used(source: Source, folders: Path):
@@ -215,6 +244,9 @@ def test_status_fetches_nothing(folders: Path):
     ]
     place(folders, b"12345", "enwik8.zip")
     assert datasets.status()[0].size == 5
+    (folders / "data" / "enwik8.zip").unlink()
+    place(folders, b"1234", "enwik8")
+    assert (datasets.status()[0].path.name, datasets.status()[0].size) == ("enwik8", 4)
 
 
 # ---------------------------------------------------------------- preparing
