@@ -78,9 +78,9 @@ def fork(
 
 
 def fork_with_pipe(
-    target: Callable[..., None], *arguments: Any, name: str, preload: str
+    target: Callable[..., None], *arguments: Any, name: str, preload: str, daemon: bool = True
 ) -> tuple[ForkServerProcess, Connection]:
-    """Start a daemonic process that calls ``target(*arguments, pipe)``, and return it with the other end of its pipe.
+    """Start a process that calls ``target(*arguments, pipe)``, and return it with the other end of its pipe.
 
     Raises:
         UserError: as ``fork``.
@@ -91,7 +91,7 @@ def fork_with_pipe(
         ends[:] = multiprocessing.get_context("forkserver").Pipe()
         return (*arguments, ends[1])
 
-    process = fork(target, with_pipe, name=name, preload=preload, daemon=True)
+    process = fork(target, with_pipe, name=name, preload=preload, daemon=daemon)
     ends[1].close()  # so that the end of the process is the end of the pipe
     return process, ends[0]
 

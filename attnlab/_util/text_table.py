@@ -18,7 +18,7 @@ def format_table(
     wrap: Collection[str] = (),
     second_block: str = "",
 ) -> str:
-    """Return a table as text, with numbers aligned right and words left.
+    """Return a table as text, with numbers aligned right; words and what may be broken between them, left.
 
     Args:
         width: of the terminal, in characters. A wider table is split into blocks of columns that all begin with the first
@@ -28,7 +28,7 @@ def format_table(
     """
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    right = [_is_numeric(column[1:]) for column in columns]
+    right = [_is_numeric(column[1:]) and heading not in wrap for heading, column in zip(headings, columns, strict=True)]
     least = [min(n, MIN_WRAPPED) if heading in wrap else n for heading, n in zip(headings, widths, strict=True)]
     start = headings.index(second_block) if second_block in headings else None
     lines: list[str] = []

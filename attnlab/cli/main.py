@@ -52,6 +52,7 @@ VERBS = (
     "schema",
     "check",
     "bench",
+    "gpu-check",
     "profile",
     "data",
 )

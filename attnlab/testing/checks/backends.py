@@ -66,7 +66,7 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
         *(["memory", "masked memory"] if target.has_memory(role) else []),
         *([f"length {LONG_LENGTH}"] if try_long else []),
     ):
-        expected, actual = (_outputs(target, layer, role, kind, dt) for layer, dt in ((exact, torch.float64), (other, dtype)))
+        expected, actual = (outputs(target, layer, role, kind, dt) for layer, dt in ((exact, torch.float64), (other, dtype)))
         for name, reference in expected.items():
             largest = max(reference.abs().max().item(), 1e-3)
             gap = (actual[name].double() - reference).abs().max().item() / largest
@@ -80,7 +80,7 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
     return worst
 
 
-def _outputs(target: CheckTarget, layer: AttentionLayer, role: str, kind: str, dtype: torch.dtype) -> dict[str, Tensor]:
+def outputs(target: CheckTarget, layer: AttentionLayer, role: str, kind: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the output and the gradients with respect to x, context and every parameter, by name.
 
     Args:

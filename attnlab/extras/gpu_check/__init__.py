@@ -1,0 +1,20 @@
+"""Does attnlab work on this GPU, how fast is it, and is the estimate of its memory right?
+
+The check is a list of steps in the order of their worth (``STEPS``). Each step is a list of cases that run in processes of
+their own, with a time limit. The result of a case is written as a line of ``results.jsonl`` as soon as it is there, so that
+an end at any moment loses nothing, and a second call continues with the cases that have no result.
+"""
+
+from attnlab.extras.gpu_check import agreement, card, headline, memory, resume, several, sparse, training_step
+from attnlab.extras.gpu_check.step import Step
+
+STEPS = (
+    Step("card", "The card", 60, card.cases),
+    Step("agreement", "Agreement with `reference` in float64 on the CPU, and the contract", 150, agreement.cases, processes=12),
+    Step("memory", "Peak memory of a training step", 60, memory.cases),
+    Step("step", "Time of a training step", 100, training_step.cases),
+    Step("sparse", "Time and memory of sparse attention", 60, sparse.cases),
+    Step("several", "Several runs on one card", 90, several.cases),
+    Step("resume", "A run that was killed and resumed", 60, resume.cases),
+    Step("headline", "enwik8 in the time that is left", 3600, headline.cases),
+)

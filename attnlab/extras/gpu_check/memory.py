@@ -1,0 +1,78 @@
+"""The plan's estimate of the memory of a training step, beside what two real steps allocate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attnlab
+from attnlab.config.run import RunConfig
+from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
+from attnlab.registry import TASKS
+from attnlab.training.cuda_memory import cuda_peak_mib
+from attnlab.training.device import set_up_run
+from attnlab.training.distributed.group import Group
+from attnlab.training.trainer import Trainer
+
+DATA = Path(attnlab.__file__).parent / "examples" / "my_data"
+REVIEWS = {"name": "csv", "path": str(DATA / "reviews.csv"), "text": "review", "label": "opinion", "length": 32}
+SENTENCES = {"name": "translation", "source": str(DATA / "sentences.de"), "target": str(DATA / "sentences.en"), "length": 48}
+# Changes to the base below: a cell of each model, and the settings that change what a step keeps.
+CELLS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "dense, fp32": {"train.precision": "fp32"},
+    "dense, logits written out": {"backend": "reference"},
+    "no_wo, blocks computed again": {"variant": "no_wo", "train.activation_checkpointing": True},
+    "transformer_xl with memory": {
+        "variant": "transformer_xl",
+        "position": "relative",
+        "model.mem_len": 256,
+        "task": {"name": "pydocs", "length": 256, "sampling": "contiguous"},
+    },
+    "strided_sparse": {"variant": "strided_sparse"},
+    "delta": {"variant": "delta", "position": "none"},
+    "classifier": {"task": REVIEWS | {"vocabulary": 500}, "position": "learned", "train.batch_size": 512},
+    "encoder_decoder": {"task": SENTENCES | {"vocabulary": 120}, "position": "learned", "train.batch_size": 512},
+    "masked_language_model": {"task": {"name": "masked_text", "length": 256}},
+}
+
+
+def cases(setting: Setting) -> Iterator[Case]:
+    yield from (Case(name, partial(compare, setting, changes)) for name, changes in CELLS.items())
+
+
+def configuration(setting: Setting, changes: dict[str, Any]) -> RunConfig:
+    """Return 12 blocks of width 256 with ``changes``, by dotted names."""
+    base: dict[str, Any] = {
+        "task": changes.get("task", {"name": "pydocs", "length": 256}),
+        "position": changes.get("position", "rotary"),
+        "model": {"dim": setting.size(256, 32), "depth": setting.size(12, 2), "heads": setting.size(8, 2)},
+        "train": {"steps": 2, "batch_size": setting.size(64, 2), "precision": "bf16"},
+    }
+    if setting.rehearse:
+        changes = {name: value for name, value in changes.items() if name != "train.batch_size"}
+    for name, value in changes.items():
+        if "." in name:
+            section, _, field = name.partition(".")
+            base[section][field] = value
+        elif name == "backend":
+            base["backend"] = value
+    return setting.resolved(base, variant=changes.get("variant", "dense"))
+
+
+def compare(setting: Setting, changes: dict[str, Any]) -> Values:
+    """Return the estimate and the measured peak in MiB."""
+    config = configuration(setting, changes)
+    task = TASKS.get(config.task.name)(**config.task.options)
+    task.prepare()
+    estimate = cuda_peak_mib(config, task)
+    device = set_up_run(config)
+    before = setting.card.allocated()
+    trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+    setting.card.allocated()  # a new peak: costs are counted while a trainer is set up
+    for _ in range(config.train.steps or 1):
+        trainer.take_step()
+    measured = (setting.card.peak() - before) / MIB
+    return {"backend": config.backend, "estimate_mib": estimate, "measured_mib": measured, "ratio": estimate / measured}

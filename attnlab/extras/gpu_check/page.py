@@ -1,0 +1,141 @@
+"""The page of a check: a table of at most 40 lines, then every result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from attnlab._util.files import replacing
+from attnlab._util.text_table import format_table
+from attnlab.extras.gpu_check.runner import Results
+from attnlab.extras.gpu_check.step import Step, Values
+
+PAGE = "README.md"
+WIDTH = 80
+Summary = tuple[str, str]  # what, measured
+
+
+def write(results: Results, steps: Sequence[Step]) -> str:
+    """Write the page beside the results, and return its table."""
+    table = format_table(["measured", "result"], summary(results, steps), width=WIDTH, wrap=["measured", "result"])
+    card = next((row["card"] for row in results.of("card") if "card" in row), "this machine")
+    parts = [
+        f"# attnlab on {card}",
+        "Written by `attnlab gpu-check`; `results.jsonl` has every figure.",
+        "```\n" + table + "\n```",
+    ]
+    parts += [_section(step, results.of(step.name)) for step in steps if results.of(step.name)]
+    with replacing(results.path.parent / PAGE) as temporary:
+        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return table
+
+
+def summary(results: Results, steps: Sequence[Step]) -> list[Summary]:
+    """Return the rows of the table: what every step found, and how many of its cases failed."""
+    rows: list[Summary] = []
+    for step in steps:
+        cases = results.of(step.name)
+        done = {row["case"]: row for row in cases if row["state"] == "done"}
+        states = Counter(row["state"] for row in cases)
+        found = SUMMARIES[step.name](done) if done else []
+        counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(states.items())) or "not reached"
+        rows += [(step.title, counts), *((f"  {what}", value) for what, value in found)]
+    return rows
+
+
+def _section(step: Step, cases: Sequence[Values]) -> str:
+    lines = [f"## {step.title}", "| case | result | s | measured |\n|---|---|---:|---|"]
+    for row in cases:
+        values = {k: v for k, v in row.items() if k not in ("step", "case", "state", "seconds", "traceback")}
+        shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items()).replace("|", "\\|")
+        lines[-1] += f"\n| {row['case']} | {row['state'].replace('_', ' ')} | {row['seconds']:.1f} | {shown} |"
+    return "\n\n".join(lines)
+
+
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+Rows = dict[str, Values]  # case -> its values
+
+
+def _card(rows: Rows) -> list[Summary]:
+    names = ("card", "driver", "torch", "triton", "xformers")
+    seen = rows.get("versions", {})
+    versions = [str(seen[name]) for name in names if name in seen]
+    rates = [f"{name.removeprefix('product ')} {row['tflops']:.3g}" for name, row in rows.items() if "tflops" in row]
+    found = [("card, driver, versions", ", ".join(versions))] if versions else []
+    found += [("products, TFLOP/s", ", ".join(rates))] if rates else []
+    return found + [("copies, TB/s", f"{row['tb_per_s']:.3g}") for row in rows.values() if "tb_per_s" in row]
+
+
+def _agreement(rows: Rows) -> list[Summary]:
+    found = []
+    for dtype in ("float64", "float32", "bfloat16"):
+        if errors := [row[dtype] for row in rows.values() if dtype in row]:
+            found.append((f"largest relative error in {dtype}", f"{max(errors):.2g}"))
+    return found
+
+
+def _memory(rows: Rows) -> list[Summary]:
+    ratios = sorted((row["ratio"], case) for case, row in rows.items())
+    (low, lowest), (high, highest) = ratios[0], ratios[-1]
+    return [("estimate / measured", f"{low:.3f} ({lowest}) to {high:.3f} ({highest})")]
+
+
+def _steps(rows: Rows) -> list[Summary]:
+    of_peak = {case: f"{row['share_of_peak']:.0%} of peak" for case, row in rows.items()}
+    return [
+        (case, f"{row['ms']:.3g} ms, {row['times_as_fast']:.2f} times as fast as plain PyTorch, {of_peak[case]}")
+        for case, row in rows.items()
+    ]
+
+
+def _sparse(rows: Rows) -> list[Summary]:
+    """Compare each sparse variant with dense at the longest length that both have."""
+    times = {tuple(case.split(", ")): row for case, row in rows.items()}
+    found = []
+    for variant, backend in dict.fromkeys((variant, backend) for variant, backend, _ in times if variant != "dense"):
+        lengths = [n for v, b, n in times if (v, b) == (variant, backend) and ("dense", "sdpa", n) in times]
+        for length in lengths[-1:]:
+            ours, dense = times[variant, backend, length], times["dense", "sdpa", length]
+            ratio, memory = dense["ms"] / ours["ms"], ours["peak_mib"] / max(dense["peak_mib"], 1e-9)
+            found.append(
+                (f"{variant}, {backend}, {int(length):,}", f"{ratio:.2f} times as fast as dense, {memory:.2f} of its memory")
+            )
+    return found
+
+
+def _several(rows: Rows) -> list[Summary]:
+    found = []
+    for case, row in rows.items():
+        factors = [f"{value:.2f}" for name, value in row.items() if name.startswith("times")]
+        found.append((case, f"{' / '.join(factors)} times as many steps"))
+    return found
+
+
+def _resume(rows: Rows) -> list[Summary]:
+    return [
+        (case, "the same bits" if row["same_bits"] else f"bits per byte differ by {row['difference']:.2g}")
+        for case, row in rows.items()
+    ]
+
+
+def _headline(rows: Rows) -> list[Summary]:
+    return [
+        (f"{row['task']}, {row['steps']:,} of {row['of_steps']:,} steps", f"{row['bits_per_byte']:.4f} bits per byte")
+        for row in rows.values()
+        if "bits_per_byte" in row
+    ]
+
+
+SUMMARIES: dict[str, Callable[[Rows], list[Summary]]] = {
+    "card": _card,
+    "agreement": _agreement,
+    "memory": _memory,
+    "step": _steps,
+    "sparse": _sparse,
+    "several": _several,
+    "resume": _resume,
+    "headline": _headline,
+}
