@@ -4,10 +4,10 @@ One step of the real model is traced with fake tensors, which have sizes but no 
 It counts weights, optimiser state, gradients, tensors that autograd saves and temporary tensors, storage by storage,
 rounded as CUDA's allocator rounds. Attention and autocast take the path that they take on CUDA.
 
-The result corresponds to ``torch.cuda.max_memory_allocated`` (``gpu_peak_mib`` of a run) without the workspaces of libraries
-and kernels. A device also holds the CUDA context and fragmented memory: expect about 1 GiB more. With ``train.compile``, a
-step needs less than predicted, because fewer intermediate results are kept; so does a step with ``train.frozen``, because
-frozen layers have no gradients and no optimiser state.
+The result corresponds to ``torch.cuda.max_memory_allocated`` (``gpu_peak_mib`` of a run) without the workspaces of kernels.
+A device also holds the CUDA context and fragmented memory: expect about 1 GiB more. With ``train.compile``, a step needs less
+than predicted, because fewer intermediate results are kept; so does a step with ``train.frozen``, because frozen layers have
+no gradients and no optimiser state.
 """
 
 import math
@@ -29,6 +29,7 @@ from attnlab.training import costs
 from attnlab.training.device import autocast
 from attnlab.training.optim import build_optimizer
 
+CUBLAS_WORKSPACE = 32  # MiB that matrix products take from PyTorch's allocator on Hopper, and 8 on earlier devices
 CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
 # Functions of attention models that autocast computes in float32 on CUDA and leaves in bfloat16 on a CPU.
 IN_FP32 = ("softmax", "log_softmax", "layer_norm", "rms_norm", "norm", "softplus", "exp", "log", "pow", "sum", "cumsum")
@@ -42,7 +43,7 @@ def cuda_peak_mib(config: RunConfig, task: Task) -> float:
         task: the run's task.
     """
     moments = costs.extrapolate_depth(lambda config: trace(config, task), config)
-    return max(moments.values()) / costs.MIB
+    return max(moments.values()) / costs.MIB + CUBLAS_WORKSPACE
 
 
 def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, int]:

@@ -79,7 +79,7 @@ def test_the_estimate_is_the_memory_of_a_step_on_the_cpu(task: Task, changes: di
 @pytest.mark.parametrize("changes", [{}, MEMORY, {"train__activation_checkpointing": True}])
 def test_any_depth_is_known_from_two_blocks(changes: dict[str, Any]) -> None:
     config = tiny(**{**SMALL, **changes, "model__depth": 5})
-    whole = max(cuda_memory.trace(config, TEXT).values()) / costs.MIB
+    whole = max(cuda_memory.trace(config, TEXT).values()) / costs.MIB + cuda_memory.CUBLAS_WORKSPACE
     assert cuda_memory.cuda_peak_mib(config, TEXT) == pytest.approx(whole, rel=0.005)
 
 

@@ -12,9 +12,7 @@ from attnlab.config.run import RunConfig
 from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
 from attnlab.registry import TASKS
 from attnlab.training.cuda_memory import cuda_peak_mib
-from attnlab.training.device import set_up_run
-from attnlab.training.distributed.group import Group
-from attnlab.training.trainer import Trainer
+from attnlab.training.example_step import ExampleStep
 
 DATA = Path(attnlab.__file__).parent / "examples" / "my_data"
 REVIEWS = {"name": "csv", "path": str(DATA / "reviews.csv"), "text": "review", "label": "opinion", "length": 32}
@@ -65,14 +63,10 @@ def configuration(setting: Setting, changes: dict[str, Any]) -> RunConfig:
 def compare(setting: Setting, changes: dict[str, Any]) -> Values:
     """Return the estimate and the measured peak in MiB."""
     config = configuration(setting, changes)
-    task = TASKS.get(config.task.name)(**config.task.options)
-    task.prepare()
-    estimate = cuda_peak_mib(config, task)
-    device = set_up_run(config)
+    estimate = cuda_peak_mib(config, TASKS.get(config.task.name)(**config.task.options))
     before = setting.card.allocated()
-    trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
-    setting.card.allocated()  # a new peak: costs are counted while a trainer is set up
-    for _ in range(config.train.steps or 1):
-        trainer.take_step()
+    step = ExampleStep(config)
+    for _ in range(2):  # the first one allocates the state of the optimizer
+        step.seconds()
     measured = (setting.card.peak() - before) / MIB
     return {"backend": config.backend, "estimate_mib": estimate, "measured_mib": measured, "ratio": estimate / measured}

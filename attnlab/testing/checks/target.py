@@ -22,7 +22,8 @@ BATCH, LENGTH = Sizes().batch, Sizes().length
 LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 256, up to which bf16 represents every integer
 HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
 LAYERS = (1, 2, 5)  # numbers of the block, of each draw
-XFORMERS_HEAD_SHAPES = ((3, 8), (2, 8), (4, 8), (8, 8))  # head widths that xformers' kernels support
+CUDA_BACKENDS = ("xformers", "flex")  # kernels for CUDA alone, without float64
+CUDA_HEAD_SHAPES = ((3, 16), (2, 16), (4, 16), (8, 16))  # head widths that these kernels support
 
 
 class AttentionLayer(nn.Module):
@@ -98,8 +99,8 @@ class CheckTarget:
 
     @property
     def dtype(self) -> torch.dtype:
-        """float64; float32 for xformers, which has no float64 kernels, and for layers of other libraries that declare it."""
-        return torch.float32 if self.backend == "xformers" else getattr(self.variant, "checked_dtype", torch.float64)
+        """float64; float32 for kernels of CUDA alone, and for layers of other libraries that declare it."""
+        return torch.float32 if self.backend in CUDA_BACKENDS else getattr(self.variant, "checked_dtype", torch.float64)
 
     @property
     def tolerance(self) -> float:
@@ -108,9 +109,14 @@ class CheckTarget:
 
     @property
     def backends(self) -> list[str]:
-        """The target's backend; if it is ``reference``, also every other declared backend that runs on the device."""
+        """The target's backend; if it is ``reference``, also every other declared backend that computes in float64."""
         others = self.variant.backends if self.backend == "reference" else ()
-        return [self.backend, *(n for n in others if n != "reference" and attention.unsupported(n, device=self.device) is None)]
+        return [self.backend, *(name for name in others if name not in ("reference", *CUDA_BACKENDS))]
+
+    def backend_unsupported(self, name: str) -> str | None:
+        """Return the reason why a backend cannot compute every precision at this width on the device, or None."""
+        width = self.variant.head_dim(self.dim, self.heads) if self.variant.has_heads else None
+        return attention.unsupported(name, device=self.device, head_dim=width, precision="bf16")
 
     def with_supported_shape(self, requested: tuple[str, ...] = ROLES) -> "CheckTarget":
         """Return a copy with the first supported shape, the roles that support it, and the reasons of the other roles."""
@@ -127,8 +133,8 @@ class CheckTarget:
 
     def _shapes(self) -> Iterator[tuple[int, int]]:
         """Yield the numbers of heads and the widths to try."""
-        on_cuda = self.device.startswith("cuda") and "xformers" in self.variant.backends
-        for heads, d in XFORMERS_HEAD_SHAPES if on_cuda or self.backend == "xformers" else HEAD_SHAPES:
+        on_cuda = self.device.startswith("cuda") and not set(CUDA_BACKENDS).isdisjoint(self.variant.backends)
+        for heads, d in CUDA_HEAD_SHAPES if on_cuda or self.backend in CUDA_BACKENDS else HEAD_SHAPES:
             heads = self.requested_heads or heads if self.variant.has_heads else 1
             yield heads, self.requested_dim or heads * d
 
@@ -255,6 +261,7 @@ class CheckTarget:
         targets = []
         for number in range(DRAWS):
             heads, width = draw_heads(self.seed, number)
+            width = CUDA_HEAD_SHAPES[0][1] if self.backend in CUDA_BACKENDS else width
             heads = self.requested_heads or heads if self.variant.has_heads else 1
             dim = self.requested_dim or heads * width
             sizes = draw_sizes(self.seed, number, heads=heads)

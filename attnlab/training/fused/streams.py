@@ -67,6 +67,8 @@ class PerRun(TorchFunctionMode):
             return self._dropout(*args, **kwargs)
         if func is dropout_factors:
             return self._dropout_factors(*args, **kwargs)
+        if func is F.linear:
+            return func(*_as_autocast(*args, **kwargs))
         if func in SHAPES:
             return self._each(lambda: func(*args, **kwargs), [])
         if func is blocked_attention or (func is F.scaled_dot_product_attention and _is_not_batched(*args, **kwargs)):
@@ -105,6 +107,18 @@ class PerRun(TorchFunctionMode):
             return torch.stack(results)
 
         return _OutsideVmap.apply(evaluate, self._run, *tensors)  # type: ignore[no-any-return]
+
+
+def _as_autocast(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor | None, ...]:
+    """Return the arguments of ``F.linear`` in the type of autocast.
+
+    vmap adds the bias by itself, as it is, and a bias in fp32 would make the sum fp32: not the type that a run has alone, and on
+    CUDA dropout draws other numbers for other types.
+    """
+    if not torch.is_autocast_enabled(x.device.type):
+        return x, weight, bias
+    dtype = torch.get_autocast_dtype(x.device.type)
+    return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
 def _replaced(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:

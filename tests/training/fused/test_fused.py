@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch._C._functorch import is_batchedtensor
 
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
+from attnlab.nn.dropout import Dropout
+from attnlab.registry import TASKS
 from attnlab.training import checkpoint, timing, trainer, weights
+from attnlab.training.fused import support
 from attnlab.training.fused.stack import Stack
+from attnlab.training.fused.streams import PerRun
 from attnlab.training.fused.train import FusedRun, train_fused
 from attnlab.training.result import Report, Result
 from attnlab.training.train import train
@@ -49,7 +54,7 @@ def solo(run: RunConfig, folder: Path) -> tuple[Result, Points]:
     return train(run, report=reporter(points), folder=folder / str(run.seed)), points
 
 
-TIMES = ("seconds", "tokens_per_s", "peak_mib")
+TIMES = ("seconds", "tokens_per_s", "peak_mib", "reserved_mib")
 
 
 def without_times(metrics: dict[str, float]) -> dict[str, float]:
@@ -117,6 +122,30 @@ def test_each_run_is_the_one_that_it_would_be_alone(kind: str, tmp_path: Path) -
 def test_each_run_is_the_one_that_it_would_be_alone_on_cuda(backend: str, precision: str, tmp_path: Path) -> None:
     on_cuda: dict[str, Any] = {"machine__device": "cuda", "train__precision": precision, "backend": backend, **DROPOUT}
     compare(configs(model__attention_dropout=0.1, **on_cuda), tmp_path)
+
+
+def test_layers_compute_in_the_types_that_they_have_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA, dropout draws other numbers for other types."""
+    types: dict[str, list[torch.dtype]] = {"alone": [], "fused": []}
+    alone, fused_factors = Dropout.forward, PerRun._dropout_factors
+
+    def record_alone(self: Dropout, x: torch.Tensor) -> torch.Tensor:
+        if not is_batchedtensor(x):
+            types["alone"].append(x.dtype)
+        return alone(self, x)
+
+    def record_fused(self: PerRun, x: torch.Tensor, p: float, **arguments: Any) -> torch.Tensor:
+        types["fused"].append(x.dtype)
+        return fused_factors(self, x, p, **arguments)
+
+    monkeypatch.setattr(Dropout, "forward", record_alone)
+    monkeypatch.setattr(PerRun, "_dropout_factors", record_fused)
+    (config,) = configs(seeds=1, train__precision="bf16", **DROPOUT)
+    task = TASKS.get(config.task.name)(**config.task.options)
+    task.prepare()
+    assert support.unsupported(config, task) is None
+    assert torch.bfloat16 in types["fused"]
+    assert types["alone"] == 2 * types["fused"], "two models alone, then both at once"
 
 
 def test_an_optimizer_draws_the_noise_that_it_draws_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
