@@ -15,7 +15,7 @@ PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test test-slow lint types format package docs gpu overhead benchmarks clean
+.PHONY: help quickstart test test-slow lint types format package docs gpu gpu-kit overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,9 +28,10 @@ help:
 	@echo "make package     build the wheel and the source distribution, and run the wheel in an empty folder"
 	@echo "make docs        build the documentation site into site/, which opens offline"
 	@echo "make gpu         run the tests that need a CUDA device, with PYTHON, without the contract's matrix"
+	@echo "make gpu-kit     pack what a machine with PyTorch and a GPU lacks, to run attnlab there without a network"
 	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
-	@echo "make clean       remove the environment, the caches and site/ (never runs/ or reports/)"
+	@echo "make clean       remove the environment, the caches, site/ and gpu-kit/ (never runs/ or reports/)"
 
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): pyproject.toml constraints.txt
@@ -75,5 +76,8 @@ overhead: $(STAMP)
 benchmarks: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
 
+gpu-kit: $(STAMP)
+	$(BIN)/python -m benchmarks.gpu_kit
+
 clean:
-	rm -rf $(VENV) site .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info
+	rm -rf $(VENV) site gpu-kit .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info

@@ -1,0 +1,122 @@
+"""The kit for a machine with a GPU has what the machine lacks: a new dependency has to be added to it."""
+
+import lzma
+import tarfile
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from attnlab.tasks import datasets
+from benchmarks import gpu_kit
+from tests.support.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINS = gpu_kit.pins()
+
+
+def test_the_kit_has_every_dependency_that_the_machine_lacks() -> None:
+    assert not gpu_kit.missing(PROJECT["dependencies"], PINS)
+    assert not PINS.keys() & {*gpu_kit.PRESENT.split(), *gpu_kit.UNUSED.split()}
+
+
+def test_the_kit_has_what_its_packages_require() -> None:
+    installed = []
+    for name, version in PINS.items():
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:  # a peer of the benchmarks
+            continue
+        if package.version == version:  # other versions may have other requirements
+            installed.append(package)
+    assert not gpu_kit.missing_for(installed, PINS)
+
+
+def test_the_peer_has_the_version_of_the_benchmarks() -> None:
+    assert (
+        f"x-transformers=={PINS['x-transformers']}" in (ROOT / "benchmarks" / "peers.txt").read_text(encoding="utf-8").split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "met"),
+    [
+        ("torch>=99", True),  # the machine's
+        ("GitPython", True),  # not imported
+        ("Optuna>=5,<6", True),
+        ("optuna>=6", False),
+        ("mlflow>=3.10,<4", True),  # by mlflow-skinny
+        ("mlflow>=4", False),
+        ("new-dependency", False),
+        ("new-dependency; sys_platform == 'darwin'", True),
+        ("new-dependency; sys_platform == 'linux' and platform_machine == 'x86_64'", False),
+        ("new-dependency; python_version < '3.12'", True),
+        ("new-dependency; extra == 'docs'", True),
+    ],
+)
+def test_missing_requirements_are_found(requirement: str, met: bool) -> None:
+    versions = {"optuna": "5.0.0", "mlflow-skinny": "3.17.2"}
+    assert gpu_kit.missing([requirement], versions) == ([] if met else [requirement.replace("'", '"')])
+
+
+@pytest.fixture
+def kit(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of the kit, with packages that each consist of one file."""
+
+    def install(requirements: list[str], site: Path) -> None:
+        for requirement in requirements:
+            name, _, version = requirement.partition("==")
+            info = site / f"{name}-{version}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+
+    monkeypatch.setattr(gpu_kit, "install", install)
+    monkeypatch.setattr(gpu_kit, "ROOT", folders)
+    monkeypatch.setattr(gpu_kit, "KIT", folders / "gpu-kit")
+    monkeypatch.setattr(gpu_kit, "PRESET", 0)
+    return folders / "gpu-kit"
+
+
+def place_enwik8(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folders / "data").mkdir()
+    (folders / "data" / "enwik8.zip").write_bytes(b"")
+    monkeypatch.setattr(datasets, "load", lambda source: bytes(1000))
+
+
+def test_the_kit_is_written_and_its_command_printed(
+    kit: Path, folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place_enwik8(folders, monkeypatch)
+    gpu_kit.main()
+    with tarfile.open(kit / "site.tar.xz") as archive:
+        assert sum(name.endswith("METADATA") for name in archive.getnames()) == len(PINS)
+    assert lzma.decompress((kit / "enwik8.xz").read_bytes()) == bytes(1000)
+    assert sorted(path.name for path in kit.iterdir()) == ["enwik8.xz", "site.tar.xz"]
+    assert gpu_kit.command(data=True) in capsys.readouterr().out
+
+    packages = (kit / "site.tar.xz").read_bytes()
+    monkeypatch.setattr(datasets, "load", lambda source: pytest.fail("enwik8 is compressed already"))
+    gpu_kit.main()
+    assert (kit / "site.tar.xz").read_bytes() == packages  # the same files are the same archive
+
+
+def test_enwik8_is_left_out_if_it_is_missing_or_too_large(
+    kit: Path, folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu_kit.main()
+    assert gpu_kit.command(data=False) in (printed := capsys.readouterr().out) and "without enwik8" in printed
+    place_enwik8(folders, monkeypatch)
+    monkeypatch.setattr(gpu_kit, "LIMIT", (kit / "site.tar.xz").stat().st_size)
+    gpu_kit.main()
+    assert gpu_kit.command(data=False) in (printed := capsys.readouterr().out) and "without enwik8" in printed
+    assert [path.name for path in kit.iterdir()] == ["site.tar.xz"]
+
+
+def test_packages_that_are_too_large_or_incomplete_are_an_error(kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_kit, "LIMIT", 10)
+    with pytest.raises(SystemExit, match="expected at most"):
+        gpu_kit.main()
+    monkeypatch.setattr(gpu_kit, "missing_for", lambda packages, versions: ["a: b>=2"])
+    with pytest.raises(SystemExit, match="b>=2"):
+        gpu_kit.main()
