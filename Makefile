@@ -48,8 +48,9 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	@$(call PYTEST,-m "slow and not exhaustive and not gpu" $(COVERAGE))
 
+# Only the files that have such tests: others import packages that a machine with a GPU may lack, and collecting them takes a minute.
 gpu:
-	$(PYTHON) -m pytest -m gpu --ignore=tests/testing/test_contract.py
+	$(PYTHON) -m pytest -m gpu $(filter-out tests/testing/test_contract.py,$(shell grep -rl --include='*.py' 'mark[.]gpu' tests))
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

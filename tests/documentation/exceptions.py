@@ -9,6 +9,7 @@ EXCEPTIONS = {
         "make quickstart",
         "make test",
     ),
+    "downloads 30 packages; here it must be a target of the Makefile": ("make gpu-kit",),
     "installs packages; here the package must have the extra": (
         "pip install .",
         "pip install 'attnlab[dashboard]'",

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from attnlab.nn.attention import AttentionMask, attend, resolve_backend, unsupported
 from attnlab.nn.functions import ScoreFunction
-from tests.nn.test_attention import CUDA
 
 T, S = 5, 11
 
@@ -95,10 +94,10 @@ def test_auto_selects_it_where_functions_need_it(device: str, hook: str, backend
     assert resolve_backend(device, hook=hook, backends=backends) == expected
 
 
-@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_equal_reference_with_their_gradients(case: str, dtype: torch.dtype, device: str) -> None:
+def test_kernels_equal_reference_with_their_gradients(case: str, dtype: torch.dtype, device: str = "cuda") -> None:
     mask, bias, scores = CASES[case]
     if mask.attn_mask is not None:
         mask = AttentionMask(mask.causal, mask.window, mask.attn_mask.to(device), mask.functions)
