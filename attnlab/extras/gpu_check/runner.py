@@ -177,7 +177,8 @@ def _work(step: Step, setting: Setting, pipe: Connection) -> None:
         except EOFError:
             return
         state, values = _outcome(case)
-        pipe.send((state, values, state in ("done", "refused") or not setting.card.failed()))
+        with suppress(BrokenPipeError):  # the time of the step is over
+            pipe.send((state, values, state in ("done", "refused") or not setting.card.failed()))
 
 
 def _outcome(case: Case) -> tuple[str, Values]:

@@ -15,12 +15,14 @@ from attnlab.training.fused.train import FusedRun, FusedStep, Member
 
 SEEDS = 8
 WIDTHS = (64, 128, 256, 512)
+WIDTHS_OF_PROCESSES = (64, 256)
 
 
 def cases(setting: Setting) -> Iterator[Case]:
     for width in setting.size(WIDTHS, (32,)):
         for precision in setting.size(("fp32", "bf16"), ("fp32",)):
             yield Case(f"{SEEDS} seeds as one model, width {width}, {precision}", partial(fused, setting, width, precision))
+    for width in setting.size(WIDTHS_OF_PROCESSES, (32,)):
         yield Case(f"processes, width {width}", partial(processes, setting, width))
 
 

@@ -10,15 +10,14 @@ from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
 from attnlab.testing.benchmark.layer import ForwardBackward, LayerConfig, unsupported
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536)
-BACKENDS = {"dense": ("sdpa",), "strided_sparse": ("xformers", "flex"), "fixed_sparse": ("xformers", "flex")}
-REHEARSED = {"dense": ("sdpa",), "strided_sparse": ("blocked",), "fixed_sparse": ("blocked",)}
+BACKENDS = {"dense": "sdpa", "strided_sparse": "xformers", "fixed_sparse": "xformers"}
+REHEARSED = {"dense": "sdpa", "strided_sparse": "blocked", "fixed_sparse": "blocked"}
 
 
 def cases(setting: Setting) -> Iterator[Case]:
     for length in setting.size(LENGTHS, (64,)):
-        for variant, backends in setting.size(BACKENDS, REHEARSED).items():
-            for backend in backends:
-                yield Case(f"{variant}, {backend}, {length}", partial(measure, setting, variant, backend, length))
+        for variant, backend in setting.size(BACKENDS, REHEARSED).items():
+            yield Case(f"{variant}, {backend}, {length}", partial(measure, setting, variant, backend, length))
 
 
 def measure(setting: Setting, variant: str, backend: str, length: int) -> Values:

@@ -112,8 +112,8 @@ class PerRun(TorchFunctionMode):
 def _as_autocast(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor | None, ...]:
     """Return the arguments of ``F.linear`` in the type of autocast.
 
-    vmap adds the bias by itself, as it is, and a bias in fp32 would make the sum fp32: not the type that a run has alone, and on
-    CUDA dropout draws other numbers for other types.
+    vmap adds the bias by itself, as it is, and a bias in fp32 makes the sum fp32. Alone, a run has the type of autocast there,
+    and on CUDA dropout draws other numbers for other types.
     """
     if not torch.is_autocast_enabled(x.device.type):
         return x, weight, bias
