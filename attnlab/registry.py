@@ -382,6 +382,18 @@ ANALYSES = Registry(
     },
 )
 
+ESTIMATORS = Registry(
+    "estimand",
+    group="attnlab.estimators",
+    base="attnlab.stats.estimators:Estimator",
+    builtin={
+        "mean": "attnlab.stats.estimators:Mean",
+        "median": "attnlab.stats.exact_estimators:Median",
+        "solve_rate": "attnlab.stats.exact_estimators:SolveRate",
+        "superiority": "attnlab.stats.exact_estimators:Superiority",
+    },
+)
+
 register_analysis = ANALYSES.register
 register_variant = VARIANTS.register
 register_component = COMPONENTS.register

@@ -22,6 +22,11 @@ def slope_name(metric: str) -> str:
     return f"valid_{metric}_slope"
 
 
+def format_metric(value: float, digits: int = 4) -> str:
+    """Format a metric with a fixed number of decimals, so that a column aligns; a tiny value in scientific notation."""
+    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
+
+
 def is_share(metric: str) -> bool:
     """Return True for a metric that is a share by its name, such as ``accuracy``, ``top5_accuracy`` or ``val_f1``."""
     return not SHARE_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", metric.lower()))

@@ -29,7 +29,6 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.command import notes_on_equal_results
     from attnlab.report.conclusion import describe_choice
-    from attnlab.report.estimand import threshold_notes
     from attnlab.report.interval_notes import notes_on_intervals
     from attnlab.report.verdicts import chain_notes
     from attnlab.stats.cells import split_tasks
@@ -48,7 +47,7 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         print_text(note)
     for (part, of_task), found in zip(tables, analyzed or analyze_tasks(compared), strict=True):
         print_lines(found)
-        for warning in threshold_notes(of_task, part):
+        for warning in part.estimator.warnings(of_task):
             print_text(f"note: {warning}")
         _print_searches(compared.searches[part.task], part, result.plan.study.search)
 
@@ -66,7 +65,6 @@ def print_lines(analyzed: Analyzed) -> None:
 
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
     """Print the cells of one task, with its reference scores."""
-    from attnlab.report.estimand import caption_of_estimand
     from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import implausible_scores, labels
     from attnlab.report.wording import better, describe_test, format_metric
@@ -81,13 +79,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
         [label, format_metric(score.value), *[""] * (len(headings) - 2)]
         for score, label in zip(scores, labels(scores), strict=True)
     ]
-    summary = (
-        "mean ± half-width of the 95 % interval over seeds"
-        if spec.estimand.is_mean
-        else f"compared by {caption_of_estimand(spec)}"
-    )
-    caption = f"{spec.metric} {describe_test(cells)}, {better(spec.direction)}; {summary}"
-    caption += f"; at the optimum of the curve fitted over {spec.sweep}" if spec.sweep else ""
+    caption = f"{spec.metric} {describe_test(cells)}, {better(spec.direction)}; {spec.estimator.words.caption}"
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
     print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
@@ -120,16 +112,24 @@ def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, sea
 def _cell_rows(cells: Sequence[CellSummary], spec: ComparisonSpec) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the headings of the table, its rows, and the headings that are costs."""
     from attnlab._util.cost_metrics import shown_in
-    from attnlab.report.wording import describe_verdict, format_difference, format_value, value_heading
+    from attnlab.report.wording import describe_verdict, format_difference
 
     costs = shown_in("terminal")
-    headings = ["cell", value_heading(spec), "seeds", "difference", "verdict", "state", *(metric.heading for metric in costs)]
+    headings = [
+        "cell",
+        spec.estimator.words.heading,
+        "seeds",
+        "difference",
+        "verdict",
+        "state",
+        *(metric.heading for metric in costs),
+    ]
     rows, several = [], any(cell.further for cell in cells)
     for cell in cells:
         rows.append(
             [
                 cell.name,
-                format_value(cell),
+                spec.estimator.format(cell),
                 str(cell.seeds or ""),
                 format_difference(cell),
                 _against(cell, describe_verdict(cell.verdict), several=several),

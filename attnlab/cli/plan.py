@@ -259,10 +259,8 @@ def _print_sweep(plan: Plan) -> None:
 
 def _print_estimand(plan: Plan) -> None:
     """Print the estimand of a study that does not compare means."""
-    from attnlab.report.estimand import describe_estimand
-
-    if not plan.estimand.is_mean:
-        print_text(f"estimand: {describe_estimand(plan.estimand, metric=plan.metric, direction=plan.direction)}")
+    if described := plan.estimator.words.compared_by:
+        print_text(f"estimand: {described}")
 
 
 def _runs_per_cell(plan: Plan) -> str:

@@ -1,18 +1,27 @@
 """The estimand of a study: the number that summarizes a cell's seeds, and by which it is compared with its baseline."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
 
 from attnlab.config.types import Section, conflict, expected
+from attnlab.registry import ESTIMATORS
 
-ESTIMANDS = ("mean", "median", "solve_rate", "superiority")
+
+def _known(name: str) -> str:
+    if name not in (names := ESTIMATORS.names()):
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"})
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": ESTIMATORS.names(), "type": "string"})]
 
 
 class EstimandConfig(Section):
     """An estimand: ``solve_rate`` or ``{name: solve_rate, threshold: 0.9}``."""
 
-    name: Literal["mean", "median", "solve_rate", "superiority"] = Field(
+    name: _Name = Field(
         default="mean",
         description="mean; median of the differences; solve_rate, the share of seeds that reach a threshold; superiority, the "
         "probability that a run beats that of the baseline with the same seed",
@@ -21,34 +30,18 @@ class EstimandConfig(Section):
 
     @model_validator(mode="after")
     def _threshold_of_a_rate(self) -> "EstimandConfig":
-        if self.threshold is not None and self.name != "solve_rate":
+        if self.threshold is not None and not ESTIMATORS.get(self.name).takes_threshold:
             raise conflict(f"expected a threshold only for solve_rate, got one for {self.name}", "threshold")
         return self
-
-    @property
-    def is_mean(self) -> bool:
-        """True for the mean, which is tested by t-tests; the others have exact tests."""
-        return self.name == "mean"
 
     @property
     def label(self) -> str:
         """A short text: "median", "solve_rate at 0.9"."""
         return self.name if self.threshold is None else f"{self.name} at {self.threshold:g}"
 
-    @property
-    def name_of_cell(self) -> str:
-        """The name of the number of a single cell; the probability of superiority belongs to two, each with a median."""
-        return {"mean": "mean", "solve_rate": "solve rate"}.get(self.name, "median")
-
-    def solves(self, value: float, direction: str) -> bool:
-        """Return True if a score reaches the threshold.
-
-        Args:
-            value: The score of one run.
-            direction: "min" where smaller scores are better, else "max".
-        """
-        assert self.threshold is not None
-        return value <= self.threshold if direction == "min" else value >= self.threshold
+    def estimator(self, metric: str, direction: str) -> Any:
+        """Return its `attnlab.stats.estimators.Estimator` of a metric."""
+        return ESTIMATORS.get(self.name)(metric, direction, self.threshold)
 
 
 def _short(value: Any) -> Any:
@@ -59,5 +52,5 @@ def _short(value: Any) -> Any:
     return value
 
 
-_Written = EstimandConfig | Literal["mean", "median", "solve_rate", "superiority"] | None
+_Written = EstimandConfig | _Name | None
 Estimand = Annotated[EstimandConfig | None, BeforeValidator(_short, json_schema_input_type=_Written)]

@@ -39,7 +39,7 @@ from attnlab.planning.notes import (
     length_notes,
     margin_notes,
 )
-from attnlab.planning.ranges import range_notes, rate_notes, share_notes
+from attnlab.planning.ranges import range_notes, share_notes
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.schedules import check_margin, schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
@@ -158,6 +158,11 @@ class Plan:
         """The runs that others start from: those of each stage, with the seeds of the runs that need them."""
         seeds = [self.study.search.seed, *self.seeds] if self.study.search else self.seeds
         return [_run(stage, seed, phase="stage") for stage in self.stages for seed in seeds]
+
+    @property
+    def estimator(self) -> Any:
+        """The value of a cell, the difference of two cells, and their names (`attnlab.stats.estimators.Estimator`)."""
+        return self.estimand.estimator(self.metric, self.direction)
 
     @property
     def sweep_values(self) -> tuple[float, ...]:
@@ -331,7 +336,8 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
         *direction_notes(metric, direction),
         *_analysis_notes(planned),
         *margin_notes(study),
-        *(rate_notes(margin) if estimand.name == "solve_rate" else share_notes(metric, margin)),
+        *planned.estimator.margin_notes(margin),
+        *(share_notes(metric, margin) if planned.estimator.in_unit else ()),
     ]
     return replace(planned, notes=notes)
 
@@ -378,7 +384,7 @@ def _notes(
     yield from margin_notes(study)
     yield from confound_notes(study, cells, planned.baseline_of)
     yield from estimand_notes(study, planned.estimand)
-    yield from stop_notes(kept, planned.estimand, metric=planned.metric)
+    yield from stop_notes(kept, planned.estimator)
     runs = planned_runs(kept)
     yield from schedule_notes(study, runs)
     yield from size_notes(study, runs, questions)

@@ -20,7 +20,6 @@ from attnlab.errors import UserError
 from attnlab.planning.matching import CellPair
 
 WIDE, WIDE_LOSS = 0.1, 0.05  # share of the range from which on a margin is noted, of a loss from the best to a guess
-WIDE_RATE = 0.5  # the same for differences of solve rates, of which few seeds tell small ones apart
 NARROW = 1e-4  # share of the range up to which a margin is noted
 
 
@@ -90,9 +89,9 @@ def range_notes(
             continue
         question = questions[str(cell.axes[axis]) if axis else ""]
         scores = score_range(question.metric, resolution.task)
-        if estimand.name == "solve_rate":
-            notes |= dict.fromkeys(rate_notes(question.margin))
-        elif scores is not None and isinstance(question.margin, float):
+        estimator = estimand.estimator(question.metric, question.direction)
+        notes |= dict.fromkeys(estimator.margin_notes(question.margin))
+        if estimator.in_unit and scores is not None and isinstance(question.margin, float):
             if scores.known and scores.worst is not None and question.margin >= scores.size:
                 message = (
                     f"margin: expected less than {scores.size:g}, the whole range of {question.metric}, got {question.margin:g}"
@@ -108,12 +107,6 @@ def range_notes(
             if limit is not None:
                 notes |= dict.fromkeys(_on_limit(name, limit, metric, direction, task, place=place))
     return list(notes)
-
-
-def rate_notes(margin: float | str | None) -> Iterator[str]:
-    """Yield a note on a wide margin of solve rates."""
-    if isinstance(margin, float) and margin >= WIDE_RATE:
-        yield f"margin: {margin:g} of a solve rate, which is between 0 and 1, calls cells equivalent that differ greatly"
 
 
 def share_notes(metric: str, margin: float | str | None) -> Iterator[str]:

@@ -54,7 +54,7 @@ def resolve_estimands(
     for label, question in questions.items():
         cells = [(cell, resolution) for cell, resolution in resolved if str(cell.axes[axis]) == label]
         estimand = resolve_estimand(study, cells, metric=question.metric)
-        if not estimand.is_mean:
+        if estimand != EstimandConfig():
             message = f"estimand: expected the mean in a study of several tasks, got {estimand.label} of {label}"
             raise UserError(message, cells[0][0].where("task") if study.estimand is None else study.where("estimand"))
     return EstimandConfig()

@@ -16,12 +16,11 @@ from attnlab.report.effects_by_study import (
 from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Table
-from attnlab.report.wording import describe_corrections, format_estimate, format_p_value, level_noun
+from attnlab.report.wording import describe_corrections, format_p_value, level_noun
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.contrasts import Contrast, ContrastEffect, JointResult, StudyTable, combine, combine_tasks, mean_kind
 from attnlab.stats.control import sensitivity
 from attnlab.stats.corrections import Choice, correct_joint, for_choice
-from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.pooling import MIN_STUDIES, Heterogeneity, PooledEffect, scale_of
 from attnlab.stats.training_share import share_of
 from attnlab.stats.trend import TrendKind
@@ -148,9 +147,7 @@ def _chosen(cell: CellSummary) -> str:
 
 
 def _in_metric(cell: CellSummary) -> str:
-    if isinstance(cell.difference, ExactDifference):
-        return format_estimate(cell.difference)
-    return f"{cell.difference.interval.mean:+.4f}" if cell.difference else ""
+    return cell.difference.format_mean() if cell.difference else ""
 
 
 def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 from attnlab.config.axes import text
 from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
 from attnlab.stats.compare import CellSummary, comparisons
-from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.paired import Difference, NoTest, is_constant
 from attnlab.stats.records import is_present
 
@@ -105,9 +104,7 @@ def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
 
 def _is_equal(difference: Difference | None) -> bool:
     """Return True if a cell and its baseline have the same score in each of several seeds."""
-    if difference is None or difference.interval.n < 2:
-        return False
-    return not any(difference.gaps) if isinstance(difference, ExactDifference) else difference.identical
+    return difference is not None and difference.interval.n > 1 and difference.has_equal_scores
 
 
 def _is_saturated(cell: CellSummary) -> bool:

@@ -66,8 +66,7 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         "p": difference.p if difference else None,
         "p_holm": difference.p_holm if difference else None,
         "p_equivalent_holm": difference.p_equivalent_holm if difference else None,
-        **_optimum(cell, spec),
-        **_estimate(cell, spec),
+        **spec.estimator.columns(cell),
         "effect_size": difference.effect_size if difference else None,
         "verdict": describe_verdict(cell.verdict),
         "corrected": export_corrections(cell.verdict.corrections) if cell.verdict else "",
@@ -76,27 +75,6 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         "outcome": cell.outcome,
         "reasons": "; ".join(cell.reasons),
     }
-
-
-def _estimate(cell: CellSummary, spec: ComparisonSpec) -> dict[str, float | str | None]:
-    """Return the estimand and a cell's estimate with its interval; {} for the mean, whose columns are those of the metric."""
-    if spec.estimand.is_mean:
-        return {}
-    estimate = cell.estimate
-    ends = (estimate.mean, estimate.low, estimate.high) if estimate else (None, None, None)
-    names = ("estimate", "estimate_low", "estimate_high")
-    return {"estimand": spec.estimand.name, **dict(zip(names, ends, strict=True))}
-
-
-def _optimum(cell: CellSummary, spec: ComparisonSpec) -> dict[str, float | None]:
-    """Return the optimal value of a swept hyperparameter with its interval, and the sensitivity; {} without a sweep."""
-    if spec.sweep is None:
-        return {}
-    optimum, sensitivity = (cell.curve.optimum, cell.curve.sensitivity) if cell.curve else (None, None)
-    ends = (optimum.mean, optimum.low, optimum.high) if optimum else (None, None, None)
-    names = (f"optimal_{spec.sweep}", f"optimal_{spec.sweep}_low", f"optimal_{spec.sweep}_high")
-    optima = {name: None if end is None else 10**end for name, end in zip(names, ends, strict=True)}
-    return {**optima, "sensitivity": sensitivity.mean if sensitivity else None}
 
 
 def _single_typed(runs: pandas.DataFrame) -> pandas.DataFrame:

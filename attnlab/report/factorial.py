@@ -17,7 +17,6 @@ from attnlab.report.wording import (
     better,
     count,
     describe_conditions,
-    describe_level,
     describe_mark,
     describe_reason,
     describe_verdict,
@@ -30,6 +29,7 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
+from attnlab.stats.paired import describe_level
 from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 

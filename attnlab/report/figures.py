@@ -17,7 +17,7 @@ from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.section import Figure
-from attnlab.report.wording import better, difference_heading, format_difference
+from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
 from attnlab.stats.simultaneous import simultaneous_interval
@@ -51,7 +51,7 @@ def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: 
     """Return a row for each difference from a baseline: its distance from the value without a difference, and its intervals."""
     by_name = {cell.name: cell for cell in cells}
     rows, several = [], any(cell.further for cell in cells)
-    in_unit = _in_unit(spec)
+    in_unit = spec.estimator.in_unit
     for cell in comparisons(cells):
         if cell.difference is not None and math.isfinite(cell.difference.interval.mean):
             name = comparison_name(plot_label(cell, spec), cell.baseline) if several else plot_label(cell, spec)
@@ -68,34 +68,25 @@ def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: 
     return rows
 
 
-def _in_unit(spec: ComparisonSpec) -> bool:
-    """Return True if differences are in the metric's unit, as the scores of single seeds are."""
-    return spec.estimand.name in ("mean", "median")
-
-
-def direction_of_differences(spec: ComparisonSpec) -> str:
-    """Return "min" if a negative difference is better, else "max": more seeds that solve the task, or more wins, are better."""
-    return spec.direction if _in_unit(spec) else "max"
-
-
 def differences_title(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     """Return what a plot of differences shows, with the baseline's name if there is one, and it is short."""
     baselines = {cell.baseline for cell in comparisons(cells) if cell.baseline}
-    title = f"{difference_heading(spec)} {next(iter(baselines))}"
-    return f"{difference_heading(spec)} the baseline" if len(baselines) > 1 or not fits_title(title) else title
+    heading = spec.estimator.words.difference_heading
+    title = f"{heading} {next(iter(baselines))}"
+    return f"{heading} the baseline" if len(baselines) > 1 or not fits_title(title) else title
 
 
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:
-    rows, in_unit = difference_rows(cells, spec, colors), _in_unit(spec)
+    rows, estimator = difference_rows(cells, spec, colors), spec.estimator
     if not rows:
         return []
     title = differences_title(cells, spec)
-    note = f"{'mean' if spec.estimand.is_mean else 'estimate'}, 95 % interval{'; rings: each seed' if in_unit else ''}"
+    note = f"{'mean' if estimator.is_mean else 'estimate'}, 95 % interval{'; rings: each seed' if estimator.in_unit else ''}"
     note += "" if spec.margin is None else f"; blue: margin ±{spec.margin:g}"
     if any(row.outer_low is not None for row in rows):
-        note = f"95 % interval; thin: simultaneous{'; rings: seeds' if in_unit else ''}"
+        note = f"95 % interval; thin: simultaneous{'; rings: seeds' if estimator.in_unit else ''}"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
-    drawing = forest_plot(rows, title=title, note=note, direction=direction_of_differences(spec), margin=spec.margin)
+    drawing = forest_plot(rows, title=title, note=note, direction=estimator.difference_direction, margin=spec.margin)
     return [Figure("forest.svg", title, drawing)]
 
 
@@ -110,7 +101,7 @@ def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     title = f"{spec.metric}, every seed"
     bars = "; bar: 95 % interval" if any(row.low is not None for row in rows) else ""
     note = f"{better(spec.direction)}{bars}{'; thin lines join one seed' if joined else ''}"
-    threshold = spec.estimand.threshold
+    threshold = spec.estimator.threshold
     note += "" if threshold is None else f"; line: {threshold:g}"
     return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined, threshold=threshold))]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.run_state import RunState
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude
-from attnlab.report.estimand import describe_estimand
 from attnlab.report.export import export
 from attnlab.report.figures import (
     cell_colors,
@@ -31,11 +30,10 @@ from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Summary
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
-from attnlab.report.wording import better, count, describe_baselines, describe_test, value_heading
+from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.corrections import Choice
-from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.search import (
     NOT_CONFIRMED,
     RunRecord,
@@ -142,7 +140,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         summary=conclude(analyzed, info.changes),
         warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
-        table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=value_heading(spec)),
+        table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=spec.estimator.words.heading),
         notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
         sections=[section for section in sections if section is not None],
         differences=draw_differences(cells, spec, colors),
@@ -188,7 +186,7 @@ def _learning_section(
     colors: Mapping[str, str],
 ) -> PageSection | None:
     plots = draw_learning_curves(cells, runs_at_best(records, cells, spec), curves, spec=spec, colors=colors)
-    about = [f"Runs at each cell's best {hyperparameter_name(spec.sweep)} tried."] if spec.sweep else []
+    about = [note] if (note := spec.estimator.words.runs) else []
     return PageSection("Learning curves", about, plots=plots) if plots else None
 
 
@@ -226,9 +224,7 @@ def overview(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     runs = sum(n for cell in cells for state, n in cell.states.items() if state not in (RunState.REFUSED, NOT_CONFIRMED))
     text = f"{count(len(cells), 'cell')}, {count(runs, 'run')}. "
     text += f"The metric is {spec.metric} {describe_test(cells)}: {better(spec.direction)}."
-    if not spec.estimand.is_mean:
-        described = describe_estimand(spec.estimand, metric=spec.metric, direction=spec.direction)
-        text += f" Cells are compared by {described}."
+    text += f" Cells are compared by {by}." if (by := spec.estimator.words.compared_by) else ""
     baselines = dict.fromkeys(cell.baseline for cell in comparisons(cells) if cell.difference)
     if len(baselines) == 1:
         text += f" Cells are compared with {next(iter(baselines))}."

@@ -19,18 +19,12 @@ from attnlab.report.wording import (
     describe_conditions,
     describe_reason,
     describe_verdict,
-    format_estimate,
-    format_metric,
     format_p_value,
     format_simultaneous,
-    format_value,
     shared_axes,
-    value_heading,
 )
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.estimand import ExactDifference
-from attnlab.stats.lr_curve import hyperparameter_name
 from attnlab.stats.records import comparison_name
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
@@ -71,8 +65,7 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bo
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
     inconclusive = [cell for cell in compared if cell.is_inconclusive]
-    at_optima = f" at the best {hyperparameter_name(spec.sweep)} of each cell" if spec.sweep else ""
-    opening = f"In {_measure(spec)}{at_optima} ({better('max' if spec.estimand.name == 'solve_rate' else spec.direction)})"
+    opening = f"In {spec.estimator.words.measure} ({better(spec.estimator.value_direction)})"
     if not compared:
         return _without_comparisons(cells, spec, opening)
     if len(compared) == 1:
@@ -95,14 +88,6 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bo
         none = Strong("is shown to be better, worse or equivalent")
         return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
     return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest, is_part=is_part))
-
-
-def _measure(spec: ComparisonSpec) -> str:
-    """Return the name of what is compared: the metric, or the number that summarizes it over seeds."""
-    if spec.estimand.name == "solve_rate":
-        return f"the share of seeds with {value_heading(spec)}"
-    metric = spec.metric.replace("_", " ")
-    return f"the median of {metric}" if spec.estimand.name == "median" else metric
 
 
 def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
@@ -227,19 +212,20 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         reason = "they do not read the same files" if is_program_test(completed[0].test) else reason
         first = f"{opening}, the cells cannot be ranked: {reason}."
         return Summary([first], ["The study has no baseline, so cells are not compared."])
-    sign = 1 if spec.direction == "min" and spec.estimand.name != "solve_rate" else -1
+    estimator = spec.estimator
+    sign = 1 if estimator.value_direction == "min" else -1
     scores = [_rank(sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean) for cell in completed]
     best = [cell for cell, score in zip(completed, scores, strict=True) if score == min(scores)]
-    seeds, name = count(best[0].seeds, "seed"), spec.estimand.name_of_cell
+    seeds, name = count(best[0].seeds, "seed"), estimator.words.noun
     if len(cells) == 1:
-        first = f"{opening}, the {name} of {best[0].name} is {format_value(best[0])} ({seeds})."
+        first = f"{opening}, the {name} of {best[0].name} is {estimator.format(best[0])} ({seeds})."
         return Summary([first], ["The study has one cell, so nothing is compared."])
-    first = f"{opening}, the best {name} is that of {best[0].name}: {format_value(best[0])} ({seeds})."
+    first = f"{opening}, the best {name} is that of {best[0].name}: {estimator.format(best[0])} ({seeds})."
     if len(best) > 1:
         names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (
             f" and {len(best) - MAX_NAMED} more" * (len(best) > MAX_NAMED)
         )
-        first = f"{opening}, {len(best)} cells share the best {name}, {format_value(best[0])}: {names}."
+        first = f"{opening}, {len(best)} cells share the best {name}, {estimator.format(best[0])}: {names}."
     second = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
     return Summary([first], [second])
 
@@ -270,18 +256,14 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
 def _by(cell: CellSummary) -> str:
     """Return the size of a difference as in " by 0.0120 ± 0.0030"; of an exact one, which has a sign, after a comma."""
     assert cell.difference is not None
-    if isinstance(cell.difference, ExactDifference):
-        return f", {format_estimate(cell.difference)}"
-    interval = cell.difference.interval
-    half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
-    return f" by {format_metric(abs(interval.mean))}{half_width}"
+    return cell.difference.format_size()
 
 
 def _signed_difference(cell: CellSummary) -> str:
     if cell.difference is None:
         return ""
     simultaneous = format_simultaneous(cell.difference)
-    return format_estimate(cell.difference) + (f", {simultaneous}" if simultaneous else "")
+    return cell.difference.format() + (f", {simultaneous}" if simultaneous else "")
 
 
 def _baseline_values(spec: ComparisonSpec) -> str:

@@ -42,12 +42,12 @@ def _advice(curve: LearningRateCurve) -> str:
 
 def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> str:
     """Return a paragraph on how the curves are fitted and compared."""
-    assert spec.sweep
     rates = sorted({rate for curve in curves for rate in curve.runs.tried})
     values = ", ".join(f"{rate:.4g}" for rate in rates)
-    name = hyperparameter_name(spec.sweep)
+    sweep = spec.estimator.sweep
+    name = hyperparameter_name(sweep)
     return (
-        f"Every cell was trained at each {spec.sweep} ({values}) with every seed. A curve over log10 {spec.sweep} is fitted to "
+        f"Every cell was trained at each {sweep} ({values}) with every seed. A curve over log10 {sweep} is fitted to "
         f"its {spec.metric} on the test split, and cells are compared at the optima of their curves. {_describe_shape(curves)} "
         "A seed's contribution to an optimum is the first-order change of the optimum with the seed's runs; differences, "
         "intervals and p-values are those of the contributions, paired by seed, and include the uncertainty of the shape and "
@@ -71,20 +71,19 @@ def _describe_shape(curves: Sequence[LearningRateCurve]) -> str:
 
 
 def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
-    assert spec.sweep
     limits = curve_limits(curves, direction=spec.direction)
     groups = [curves[i : i + MAX_CELLS] for i in range(0, len(curves), MAX_CELLS)]
     note = f"{better(spec.direction)}; ring, bar: optimum, interval; ×: diverged"
     plots = []
     for i, group in enumerate(groups):
         suffix = f"-{i}" if len(groups) > 1 else ""
-        title = f"{spec.metric} by {hyperparameter_name(spec.sweep)}"
+        title = f"{spec.metric} by {hyperparameter_name(spec.estimator.sweep)}"
         title += f", {i + 1} of {len(groups)}" if len(groups) > 1 else ""
         drawing = rate_plot(
             group,
             title=title,
             note=note,
-            label=spec.sweep,
+            label=spec.estimator.sweep,
             limits=limits,
             direction=spec.direction,
             clip=f"sweep{suffix}",
@@ -95,9 +94,9 @@ def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
 
 def _table(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> Table:
     """Return a table with one row per cell: the best value tried, the optimum with its interval, and the sensitivity."""
-    assert spec.sweep
     has_diverged = any(cell.curve.runs.diverged for cell in cells if cell.curve)
-    columns = [Column("cell", is_text=True), Column(f"best {spec.sweep} tried"), Column(f"optimal {spec.sweep}")]
+    sweep = spec.estimator.sweep
+    columns = [Column("cell", is_text=True), Column(f"best {sweep} tried"), Column(f"optimal {sweep}")]
     columns += [
         Column(f"{spec.metric} at the optimum"),
         Column("sensitivity"),
@@ -131,11 +130,11 @@ def _sensitivity(curve: LearningRateCurve) -> str:
 
 
 def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterable[str]:
-    assert spec.sweep
-    name = hyperparameter_name(spec.sweep)
+    sweep = spec.estimator.sweep
+    name = hyperparameter_name(sweep)
     yield (
         f"Intervals of the optimal {name} are 95 % t-intervals over seeds of its logarithm. Sensitivity: the mean of the loss "
-        f"(for a metric to be maximized, its negative) over the swept range, uniform in log10 {spec.sweep}, minus the loss at "
+        f"(for a metric to be maximized, its negative) over the swept range, uniform in log10 {sweep}, minus the loss at "
         "the optimum, or at the best value tried where there is no optimum, after Wortsman et al. (2023, arXiv:2309.14322)."
     )
     if any(curve.sensitivity_is_bound for curve in curves):
@@ -165,18 +164,16 @@ class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
 
     def lines(self, estimate: dict[str, LearningRateCurve], results: Results) -> Iterator[str]:
         """Yield a line for each cell without a fitted optimum."""
-        assert results.spec.sweep
-        for warning in sweep_warnings(results.cells, results.spec.sweep):
+        for warning in sweep_warnings(results.cells, results.spec.estimator.sweep):
             yield f"note: {warning}"
 
     def section(self, estimate: dict[str, LearningRateCurve], results: Results) -> PageSection:
         """Return the section with the curves and their optima."""
         spec, curves = results.spec, list(estimate.values())
-        assert spec.sweep
         return PageSection(
-            hyperparameter_name(spec.sweep).capitalize(),
+            hyperparameter_name(spec.estimator.sweep).capitalize(),
             [describe_sweep(curves, spec)],
-            [f"{warning}." for warning in sweep_warnings(results.cells, spec.sweep)],
+            [f"{warning}." for warning in sweep_warnings(results.cells, spec.estimator.sweep)],
             _plots([RateCurve(name, results.colors[name], curve) for name, curve in estimate.items()], spec),
             _table(results.cells, spec, results.colors),
             list(_notes(curves, spec)),

@@ -13,21 +13,18 @@ from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes, is_program_test
 from attnlab.report.command import is_of_program, notes_on_equal_results, notes_on_files
 from attnlab.report.control import control_notes
-from attnlab.report.estimand import estimand_notes
 from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.margin import margin_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
-    describe_level,
     describe_looks,
     describe_verdict,
     format_difference,
     format_metric,
     format_p_value,
-    format_value,
-    value_heading,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
+from attnlab.stats.paired import describe_level
 from attnlab.stats.records import is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
@@ -54,7 +51,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     has_effects = any(_effect_size(cell) for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = present_costs(cells, shown_in("verdict table"))
-    columns = [Column("cell", is_text=True), Column(value_heading(spec)), Column("seeds")]
+    columns = [Column("cell", is_text=True), Column(spec.estimator.words.heading), Column("seeds")]
     columns += [Column("compared with", is_text=True)] if several else []
     if compared:
         columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if has_effects else [])]
@@ -63,7 +60,7 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     columns += [Column("state", is_text=True)] if has_states else []
     rows = []
     for cell in cells:
-        texts = [cell.name, format_value(cell), str(cell.seeds or "")]
+        texts = [cell.name, spec.estimator.format(cell), str(cell.seeds or "")]
         texts += _comparison_texts(cell, several=several, has_effects=has_effects) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
@@ -158,7 +155,7 @@ def _chain_pflop(cell: CellSummary) -> str:
 
 def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the verdict table, and none on figures that it does not have."""
-    texts = _notes_on_intervals(cells) if spec.estimand.is_mean else estimand_notes(cells, spec)
+    texts = spec.estimator.notes(cells, margin=spec.margin, looks=spec.looks) or _notes_on_intervals(cells)
     if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
     if any(m.format_range(cell.ranges.get(m.name, ())) for cell in cells for m in shown_in("verdict table")):
@@ -184,14 +181,8 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
     verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
-    texts = [f"Differences are paired by seed. {note_on_batches(cells)}"]
-    if spec.estimand.is_mean:
-        texts.append(
-            f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
-            "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
-            "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
-            "verdicts are more certain than they should be."
-        )
+    verdict_notes, equivalence_notes, look_notes = _notes_on_t_tests(spec)
+    texts = [f"Differences are paired by seed. {note_on_batches(cells)}", *verdict_notes]
     if any(cell.difference and cell.difference.interval.n < cell.seeds for cell in cells):
         texts.append(
             "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
@@ -206,18 +197,30 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
         )
     if any(_effect_size(cell) for cell in cells):
         texts.append("Effect size: the mean difference in standard deviations of the paired differences.")
-    if spec.margin is not None and spec.estimand.is_mean:
-        texts.append(
-            f"Equivalent: two one-sided tests place the difference within ±{spec.margin:g} of zero; the p-value of such a "
-            "verdict is that of these tests, all others are those of the test for a difference. The interval that is shown "
-            "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
-            "a wider one the more comparisons and looks they are corrected for."
-        )
-    texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
-    if spec.looks is not None and spec.looks.count > 1 and spec.estimand.is_mean:
-        texts.append(describe_looks(spec.looks))
+    texts += [*equivalence_notes, *margin_notes(cells, spec), *control_notes(cells, spec), *look_notes]
     texts += [*notes_on_files(cells), *notes_on_equal_results(cells)]
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
+
+
+def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[str]]:
+    """Return notes on verdicts, equivalence and looks; empty lists for exact tests, which have notes of their estimator."""
+    if not spec.estimator.is_mean:
+        return [], [], []
+    margin = spec.margin or 0
+    level = (
+        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
+        "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
+        "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
+        "verdicts are more certain than they should be."
+    )
+    equivalence = (
+        f"Equivalent: two one-sided tests place the difference within ±{margin:g} of zero; the p-value of such a "
+        "verdict is that of these tests, all others are those of the test for a difference. The interval that is shown "
+        "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
+        "a wider one the more comparisons and looks they are corrected for."
+    )
+    looks = [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
+    return [level], [equivalence] if margin else [], looks
 
 
 def note_on_batches(cells: Sequence[CellSummary]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+from attnlab._util.metrics import format_metric
 from attnlab._util.plural import count
 from attnlab.config.comparability import is_program_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.estimand import ExactDifference, ExactInterval
 from attnlab.stats.paired import LEVEL, Difference, Interval
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
@@ -26,14 +25,8 @@ SENSITIVITY = {
     Sensitivity.WIDE_MARGIN: "but the margin is too wide: nearly every cell would be equivalent",
 }
 
-NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SIMULTANEOUS_MARK = "‡"  # of the interval that is shown where only that agrees with the verdict
 CHOSEN_MARK = "†"  # of a difference that is called better or worse for its size, which biases it away from zero
-
-
-def format_metric(value: float, digits: int = 4) -> str:
-    """Format a metric with a fixed number of decimals, so that a column aligns; a tiny value in scientific notation."""
-    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
 
 
 def format_change(first: float, last: float) -> str:
@@ -47,46 +40,8 @@ def format_change(first: float, last: float) -> str:
 
 
 def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
-    """Format a mean as in "2.1130 ± 0.0200", without "±" if there is no interval, "" for None; "diverged" if it is infinite.
-
-    Args:
-        interval: The mean and its interval.
-        sign: Write "+" before a positive mean.
-    """
-    if interval is None:
-        return ""
-    if not math.isfinite(interval.mean):  # a median that falls on diverged runs
-        return f"{NO_NUMBER}{_ends(interval, sign=sign)}"
-    mean = ("+" if sign and interval.mean > 0 else "") + format_metric(interval.mean)
-    if isinstance(interval, ExactInterval):
-        return f"{mean}{_ends(interval, sign=sign)}"
-    return mean if interval.half_width is None else f"{mean} ± {format_metric(interval.half_width)}"
-
-
-def _ends(interval: Interval, *, digits: int = 4, sign: bool = False) -> str:
-    """Format the ends of an interval as in " [0.28, 0.99]", with signs for a difference; "" without ends."""
-    if interval.low is None or interval.high is None:
-        return ""
-    ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (interval.low, interval.high)]
-    return f" [{', '.join(ends)}]"
-
-
-def format_estimate(difference: Difference) -> str:
-    """Format a difference with its interval and sign: "+0.0100 ± 0.0020", or of an exact test "+0.80 [+0.11, +0.99]".
-
-    A probability of superiority has counts, as in "better in 5 of 6 seeds [0.36, 1.00]".
-    """
-    interval = difference.interval
-    if not isinstance(difference, ExactDifference):
-        return format_interval(interval, sign=True)
-    if difference.estimand.name == "superiority":
-        wins, losses = difference.wins
-        ties = interval.n - wins - losses
-        text = f"better in {wins} of {count(wins + losses, 'seed')}{_ends(interval, digits=2)}"
-        return text + (f", {count(ties, 'tie')}" if ties else "")
-    if difference.estimand.name == "solve_rate":
-        return f"{interval.mean:+.2f}{_ends(interval, digits=2, sign=True)}"
-    return format_interval(interval, sign=True)
+    """Format an interval as `Interval.format` does; "" for None."""
+    return "" if interval is None else interval.format(sign=sign)
 
 
 def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
@@ -99,7 +54,7 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, cell.seeds
-    text = format_consistent(cell.difference) if simultaneous else format_estimate(cell.difference)
+    text = format_consistent(cell.difference) if simultaneous else cell.difference.format()
     text += f" {CHOSEN_MARK}" if is_chosen(cell) else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
 
@@ -107,7 +62,7 @@ def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
 def format_consistent(difference: Difference) -> str:
     """Format a difference with the interval that agrees with its verdict, as in "+0.0100 ± 0.0213 ‡" for a simultaneous one."""
     shown = consistent(difference)
-    return format_estimate(shown) + ("" if shown is difference else f" {SIMULTANEOUS_MARK}")
+    return shown.format() + ("" if shown is difference else f" {SIMULTANEOUS_MARK}")
 
 
 def consistent(difference: Difference) -> Difference:
@@ -123,9 +78,7 @@ def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str
         differences: Name -> difference, of one table.
         of: The differences of the table in prose, such as "differences".
     """
-    alone = [
-        f"{name} {format_estimate(difference)}" for name, difference in differences.items() if hides_correction(difference)
-    ]
+    alone = [f"{name} {difference.format()}" for name, difference in differences.items() if hides_correction(difference)]
     if not alone:
         return []
     return [
@@ -137,42 +90,13 @@ def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str
 def format_simultaneous(difference: Difference) -> str:
     """Format a simultaneous interval as in "simultaneous ± 0.0459"; "" where the 95 % interval agrees with the verdict."""
     outer = simultaneous_interval(difference) if hides_correction(difference) else None
-    if isinstance(difference, ExactDifference):
-        name = difference.estimand.name
-        text = "" if outer is None else _ends(outer, digits=4 if name == "median" else 2, sign=name != "superiority")
-        return f"simultaneous{text}" if text else ""
-    return "" if outer is None or outer.half_width is None else f"simultaneous ± {format_metric(outer.half_width)}"
+    ends = "" if outer is None else difference.format_ends(outer)
+    return f"simultaneous {ends}" if ends else ""
 
 
 def is_chosen(cell: CellSummary) -> bool:
     """Return True if a cell is called better or worse: its estimated difference was chosen for being far from zero."""
     return cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
-
-
-def format_value(cell: CellSummary) -> str:
-    """Format a cell's value, or state why it has none: it has no fitted optimum, or no run completed."""
-    if cell.value is None and cell.curve and cell.curve.problem:
-        return "no fitted optimum"
-    if cell.estimate is not None and cell.estimate.solved is not None:
-        return f"solved {cell.estimate.solved} of {cell.estimate.n}{_ends(cell.estimate, digits=2)}"
-    return format_interval(cell.estimate or cell.value) or cell.outcome
-
-
-def value_heading(spec: ComparisonSpec) -> str:
-    """Return the heading of the column of values."""
-    if spec.estimand.name == "solve_rate":
-        return f"{spec.metric} {'≤' if spec.direction == 'min' else '≥'} {spec.estimand.threshold:g}"
-    if not spec.estimand.is_mean:
-        return f"median {spec.metric}"
-    return f"{spec.metric} at the optimum" if spec.sweep else spec.metric
-
-
-def difference_heading(spec: ComparisonSpec) -> str:
-    """Return the title of a plot of differences, up to the name of the baseline."""
-    return {
-        "solve_rate": "difference in solve rate from",
-        "superiority": "probability above one half of beating",
-    }.get(spec.estimand.name, f"difference in {spec.metric} from")
 
 
 def format_p_value(p: float | None, *, equals: bool = False) -> str:
@@ -181,11 +105,6 @@ def format_p_value(p: float | None, *, equals: bool = False) -> str:
         return ""
     digits = next((n for n in (3, 4, 5) if (round(p, n) < LEVEL) == (p < LEVEL)), 6)  # 0.0497 is no 0.050
     return "< 0.001" if p < 0.001 else f"{'= ' if equals else ''}{p:.{digits}f}"
-
-
-def describe_level(margin: float | None) -> str:
-    """Return the level of verdicts as text; with a margin, better or worse and equivalent each have their own."""
-    return "the 5 % level" if margin is None else "a level of 5 % each for better or worse and for equivalent"
 
 
 def better(direction: str) -> str:

@@ -1,4 +1,4 @@
-"""The comparison that a study makes, and the summary of a cell, as data. `attnlab.stats.compare` fills them in."""
+"""The comparison that a study makes, as data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.estimand import EstimandConfig
-from attnlab.stats import paired
-from attnlab.stats.estimand import ExactInterval
+from attnlab.stats.cell_summary import CellSummary
+from attnlab.stats.estimators import Estimator, FittedOptimum
 from attnlab.stats.futility import Futility
-from attnlab.stats.lr_curve import LearningRateCurve
 from attnlab.stats.sequential import Looks
-from attnlab.stats.verdict import Verdict, VerdictKind
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class ComparisonSpec:
             `margin_share`. Cells are compared within their task, and corrected over all tasks.
         task: The only one of these tasks that this specification is about (`for_task`).
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
-        estimand: The number that summarizes a cell's seeds (`attnlab.stats.estimand`).
+        estimand: The number that summarizes a cell's seeds; its `estimator` computes it.
     """
 
     study: str
@@ -81,6 +79,13 @@ class ComparisonSpec:
     task: str = ""
 
     @property
+    def estimator(self) -> Estimator:
+        """The value of a cell, the difference of two cells, and their names."""
+        if self.sweep is not None:
+            return FittedOptimum(self.metric, self.direction, sweep=self.sweep)
+        return self.estimand.estimator(self.metric, self.direction)
+
+    @property
     def baselines(self) -> tuple[Mapping[str, Any], ...]:
         """All baselines; empty if cells are not compared."""
         return (self.baseline, *self.further_baselines) if self.baseline else ()
@@ -103,81 +108,6 @@ class ComparisonSpec:
     def is_control(self, axes: Mapping[str, str]) -> bool:
         """Return True for the axes of a control."""
         return self.control is not None and all(axes[axis] == label_text(value) for axis, value in self.control.items())
-
-
-@dataclass(frozen=True)
-class CellSummary:
-    """One cell over its seeds, and its comparison with the baseline.
-
-    Attributes:
-        name: The cell's name.
-        axes: Axis -> value, as text.
-        values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
-            metric at the fitted optimum.
-        value: Mean and interval of `values`, without an interval if there is an `estimate`; None if no run completed, or in a
-            study with a sweep, if there is no optimum.
-        costs: Cost metric -> mean and interval over the completed runs.
-        states: State -> number of runs.
-        reasons: Reasons for which runs did not complete, each once.
-        baseline: Name of the baseline cell, "" if there is none.
-        difference: The cell minus its baseline; None without a shared seed.
-        verdict: None if the study has no baseline, or no run of this cell completed.
-        test: Identity of the test of its runs (the column `test` of `attnlab.load_runs`); "" if unknown.
-        batches: Fields that its training batches depend on in addition to the seed, and their values.
-        ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
-        further: This cell again for each further baseline, with that baseline, difference and verdict.
-        curve: Its curve over the swept hyperparameter, in a study with a sweep.
-        estimate: Its solve rate, or its median, with the exact interval, for another estimand than the mean. Diverged runs
-            count (`attnlab.stats.estimand`).
-        scores: Seed -> score, for another estimand than the mean: `values`, and the worst score for seeds that diverged.
-        lost: Seeds that ended without a score. In a study with a sweep, a diverged run is none of them: it bounds the optimum.
-    """
-
-    name: str
-    axes: Mapping[str, str]
-    values: Mapping[int, float]
-    value: paired.Interval | None
-    costs: Mapping[str, paired.Interval]
-    states: Mapping[str, int]
-    reasons: tuple[str, ...] = ()
-    baseline: str = ""
-    difference: paired.Difference | None = None
-    verdict: Verdict | None = None
-    test: str = ""
-    batches: Mapping[str, str] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    further: tuple[CellSummary, ...] = ()
-    curve: LearningRateCurve | None = None
-    estimate: ExactInterval | None = None
-    scores: Mapping[int, float] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
-
-    @property
-    def has_result(self) -> bool:
-        """True if it can be compared: a run completed, or diverged where that counts as a score."""
-        return self.value is not None or self.estimate is not None
-
-    @property
-    def seeds(self) -> int:
-        """Number of seeds with a score."""
-        return len(self.scores or self.values)
-
-    @property
-    def is_baseline(self) -> bool:
-        """True for a cell that others are compared with."""
-        return self.verdict is not None and self.verdict.kind is VerdictKind.BASELINE
-
-    @property
-    def is_inconclusive(self) -> bool:
-        """True for a cell that shares seeds with its baseline, too few for a conclusion."""
-        return self.verdict is not None and self.verdict.kind is VerdictKind.INCONCLUSIVE
-
-    @property
-    def outcome(self) -> str:
-        """The states as text: "completed" if all runs completed, else as in "2 completed, 1 diverged"."""
-        if len(self.states) == 1:
-            return next(iter(self.states))
-        return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
 
 def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:

@@ -21,23 +21,16 @@ from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.chains import with_chain_costs
 from attnlab.stats.control import sensitivity
-from attnlab.stats.estimand import ExactDifference, compare_seeds, summarize_seeds, worst_score
-from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves
 from attnlab.stats.margin import has_wide_margin
 from attnlab.stats.moderation import cap_priors, moderate
-from attnlab.stats.records import comparison_name, finite, is_infinite, is_present
+from attnlab.stats.records import comparison_name, finite, is_infinite, is_present, state_of
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge
-
-# States in which a seed has no value and never will.
-LOST_STATES = (RunState.DIVERGED, RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)
-
 
 # Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
 # of the seeds: what is missing may be the worst. One run in 20 that is the worst in every study makes 7 % of the verdicts on
 # equal cells false, and 9 % if only one cell scatters (docs/concepts/verdicts.md).
 MAX_LOST_SHARE = 0.05
-SWEPT_NOISE = 4.0  # of a fitted optimum, relative to that of one run
 
 # Columns that determine the batches of a seed: equal columns, equal batches in the same order.
 BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "train.epochs")
@@ -71,8 +64,8 @@ def _paired_cells(groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: Compa
     """Return the cells of one task, each with its differences from the baselines, not yet corrected."""
     groups = {name: group for name, group in groups.items() if spec.includes(group[0])}
     cells = [_summarize_cell(name, group, spec) for name, group in groups.items()]
-    if spec.sweep:
-        cells = _at_optima(cells, groups, spec)
+    cells = spec.estimator.evaluate(cells, groups, spec.looks)
+    cells = [replace(cell, lost=_lost_seeds(groups[cell.name], spec) - cell.values.keys()) for cell in cells]
     return _compare(cells, spec) if spec.baseline else cells
 
 
@@ -93,8 +86,6 @@ def runs_at_best(
     records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec
 ) -> list[Mapping[str, Any]]:
     """Return the runs at each cell's best value tried; in a study without a sweep, all runs."""
-    if spec.sweep is None:
-        return list(records)
     best = {cell.name: cell.curve.best for cell in cells if cell.curve}
     params = [r["params"] if isinstance(r.get("params"), Mapping) else {} for r in records]
     return [r for r, chosen in zip(records, params, strict=True) if chosen.get(spec.sweep) == best.get(cell_of(r, spec))]
@@ -110,41 +101,28 @@ def _summarize_cell(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparis
             costs[metric.name] = paired.interval(numbers)
         if metric.measured and len(numbers) > 1:
             ranges[metric.name] = (min(numbers), max(numbers))
-    value = paired.interval(list(values.values()), looks=spec.looks) if values else None
-    diverged = {int(run["seed"]) for run in runs if _state(run, spec) == RunState.DIVERGED} - values.keys()
-    scores = {} if spec.estimand.is_mean else values | dict.fromkeys(sorted(diverged), worst_score(spec.direction))
-    estimate = summarize_seeds([*scores.values()], estimand=spec.estimand, direction=spec.direction, looks=spec.looks)
-    reasons = dict.fromkeys(_reason(run, spec) for run in runs if _state(run, spec) != RunState.COMPLETED)
+    states = [state_of(run, spec.metric) for run in runs]
+    reasons = dict.fromkeys(_reason(run, spec) for run, state in zip(runs, states, strict=True) if state != RunState.COMPLETED)
     return CellSummary(
         name=name,
         axes={axis: label_text(runs[0].get(axis)) for axis in spec.axes},
         values=values,
-        value=value and (replace(value, low=None, high=None) if estimate else value),
-        estimate=estimate,
+        value=None,
         costs=costs,
-        states=Counter(_state(run, spec) for run in runs),
+        states=Counter(states),
         reasons=tuple(reason for reason in reasons if reason),
         test=next((str(run["test"]) for run in runs if run.get("test")), ""),
         batches=_batch_fields(runs[0]),
         ranges=ranges,
-        scores=scores,
-        lost=frozenset(int(run["seed"]) for run in runs if _is_lost(run, spec)) - values.keys(),
     )
 
 
-def lost_states(spec: ComparisonSpec) -> tuple[RunState, ...]:
-    """Return the states of runs without a score.
-
-    Divergence is a score where it counts as the worst one. In a sweep, it bounds the optimum from the side of large rates.
-    """
-    counts = spec.sweep or not spec.estimand.is_mean
-    return tuple(state for state in LOST_STATES if not (counts and state is RunState.DIVERGED))
-
-
-def _is_lost(run: Mapping[str, Any], spec: ComparisonSpec) -> bool:
-    """Return True for a run that ended without a score, also if it completed without a number for the metric."""
-    state = _state(run, spec)
-    return state in lost_states(spec) or (state == RunState.COMPLETED and finite(run.get(spec.metric)) is None)
+def _lost_seeds(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> frozenset[int]:
+    """Return the seeds of runs that ended without a score, also if they completed without a number for the metric."""
+    lost = spec.estimator.lost_states
+    states = [(run, state_of(run, spec.metric)) for run in runs]
+    missing = [r for r, s in states if s in lost or (s == RunState.COMPLETED and finite(r.get(spec.metric)) is None)]
+    return frozenset(int(run["seed"]) for run in missing)
 
 
 def lose_alike(lost: tuple[int, int], runs: tuple[int, int]) -> bool:
@@ -165,11 +143,6 @@ def lose_seeds_alike(cells: Sequence[CellSummary], baselines: Sequence[CellSumma
     return lose_alike((lost[0], lost[1]), (len(common), len(common)))
 
 
-def _may_ignore_seeds(cell: CellSummary, spec: ComparisonSpec) -> bool:
-    """Return True for a program with scores other than "solved". attnlab's own runs use their seed: equal scores are limits."""
-    return is_program_test(cell.test) and spec.estimand.name != "solve_rate"
-
-
 def compare_pair(
     cell: CellSummary, baseline: CellSummary, spec: ComparisonSpec, *, margin: float | None = None, looks: Looks | None = None
 ) -> paired.Difference | None:
@@ -181,13 +154,10 @@ def compare_pair(
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: Looks at which the two are judged.
     """
-    own, base = (cell.values, baseline.values) if spec.estimand.is_mean else (cell.scores, baseline.scores)
-    # a fitted optimum is computed from several runs, which adds up their noise
-    scales = {seed: SWEPT_NOISE * abs(value) for seed, value in own.items()} if spec.sweep else paired.NO_SCALES
-    options = {"estimand": spec.estimand, "direction": spec.direction, "margin": margin, "looks": looks}
-    difference = compare_seeds(own, base, **options, scales=scales)
-    if isinstance(difference, ExactDifference) and difference.is_constant and _may_ignore_seeds(cell, spec):
-        difference = paired.withhold(difference, paired.NoTest.CONSTANT)
+    scores = [summary.scores or summary.values for summary in (cell, baseline)]
+    difference = spec.estimator.compare(*scores, margin=margin, looks=looks)
+    if difference is not None and is_program_test(cell.test) and difference.may_be_repeated:
+        difference = paired.withhold(difference, paired.NoTest.CONSTANT)  # attnlab's own runs use their seed
     if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):
         return difference
     return paired.withhold(difference, paired.NoTest.LOSSES)
@@ -210,39 +180,6 @@ def _program_fields(run: Mapping[str, Any]) -> dict[str, str]:
     code = {str(v) for k, v in run.items() if k.startswith("files.") and is_present(v) and splitext(k)[1] in CODE}
     texts = {k: v for k, v in run.items() if k.startswith("values.") and isinstance(v, str)}
     return {"program": json.dumps([sorted(code) or str(run["command"]).split(" ")[0], texts], sort_keys=True)}
-
-
-def _at_optima(
-    cells: Sequence[CellSummary], groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: ComparisonSpec
-) -> list[CellSummary]:
-    """Replace the values of each cell by those at its fitted optimum.
-
-    Cells that are tested alike and trained on the same batches have curves of one shape.
-    """
-    assert spec.sweep
-    alike: dict[tuple[Any, ...], list[CellSummary]] = {}
-    for cell in cells:
-        alike.setdefault((cell.test, *sorted(cell.batches.items())), []).append(cell)
-    curves: dict[str, LearningRateCurve] = {}
-    for group in alike.values():
-        runs = {
-            cell.name: collect_runs(groups[cell.name], path=spec.sweep, metric=spec.metric, direction=spec.direction)
-            for cell in group
-        }
-        curves |= fit_curves(runs, direction=spec.direction)
-    fitted = []
-    for cell in cells:
-        curve = curves.get(cell.name)
-        values = curve.values if curve else {}
-        value = paired.interval(list(values.values()), looks=spec.looks) if values else None
-        lost = {int(run["seed"]) for run in groups[cell.name] if _is_lost(run, spec)} - values.keys()
-        fitted.append(replace(cell, values=values, value=value, curve=curve, lost=frozenset(lost)))
-    return fitted
-
-
-def _state(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
-    """Return a run's state; a completed run with an infinite value counts as diverged."""
-    return str(RunState.DIVERGED if is_infinite(run.get(spec.metric)) else run["state"])
 
 
 def _reason(run: Mapping[str, Any], spec: ComparisonSpec) -> str:
@@ -350,7 +287,7 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.BASELINE))
     if baseline is None:
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING))
-    if problem := _curve_problem(cell, spec):
+    if problem := spec.estimator.problem(cell):
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
     if not cell.has_result:
         return cell
@@ -361,11 +298,6 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
     looks = spec.own_looks.get(comparison_name(cell.name, baseline.name), spec.looks)
     difference = compare_pair(cell, baseline, spec, margin=margin, looks=looks)
     return replace(cell, baseline=baseline.name, difference=difference)
-
-
-def _curve_problem(cell: CellSummary, spec: ComparisonSpec) -> str:
-    """Return the reason why a swept cell has no fitted optimum, else ""."""
-    return describe_problem(cell.curve, spec.sweep) if cell.curve and spec.sweep else ""
 
 
 def _judged(
@@ -384,10 +316,10 @@ def _fields_of_test(cell: CellSummary) -> dict[str, Any]:
 def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: CellSummary, spec: ComparisonSpec) -> Verdict:
     """Judge the pairs, and record the runs without a score with the verdict: they may have been the worst."""
     if not baseline.has_result:
-        problem = _curve_problem(baseline, spec)
-        detail = f"no fitted optimum: {problem}" if problem else f"no {spec.metric} ({baseline.outcome})"
+        problem = spec.estimator.problem(baseline)
+        detail = f"{spec.estimator.words.missing}: {problem}" if problem else f"no {spec.metric} ({baseline.outcome})"
         return Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_WITHOUT_VALUE, detail=detail)
-    states = lost_states(spec)
+    states = spec.estimator.lost_states
     lost = tuple((count, state) for state, count in cell.states.items() if state in states)
     baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)

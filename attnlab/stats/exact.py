@@ -6,6 +6,26 @@ Tests are one-sided: `tail` is the probability with which one end of an interval
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnlab.stats.paired import Interval
+
+
+@dataclass(frozen=True)
+class ExactInterval(Interval):
+    """An estimate with its exact interval, whose ends are not symmetric; without ends if there are too few values.
+
+    `solved` is the number of seeds that solve the task, for the solve rate of a cell.
+    """
+
+    solved: int | None = None
+    is_exact: ClassVar[bool] = True
+
+    @property
+    def half_width(self) -> None:
+        """None: the ends do not lie at one distance from the estimate."""
+        return None
 
 
 def sign_test_p(positive: int, n: int) -> float:

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING
 from attnlab.config.design import FactorialDesign, Point
 from attnlab.config.linear_model import Estimable, Term, design_aliases, estimable_terms, model_columns, model_terms
 from attnlab.stats import paired
-from attnlab.stats.compare import LOST_STATES, CellSummary, ComparisonSpec, lose_alike
+from attnlab.stats.compare import CellSummary, ComparisonSpec, lose_alike
 from attnlab.stats.margin import is_wide
 from attnlab.stats.moderation import moderate
+from attnlab.stats.records import LOST_STATES
 from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind, judge
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlab.stats.estimand import ExactDifference
 from attnlab.stats.paired import Difference
 from attnlab.stats.predict import predict
 
@@ -46,9 +45,7 @@ def find_futility(difference: Difference | None, seeds: int, *, below: float = F
         below: Smallest probability of a verdict that is worth further seeds; 0: no comparison is futile.
     """
     if difference is None or difference.p is None or not difference.interval.sd:
-        return None  # all pairs have the same difference, or there are too few for a test
-    if isinstance(difference, ExactDifference):
-        return None  # the prediction is that of a t-test
+        return None  # all pairs have the same difference, there are too few for a test, or it is exact: without a prediction
     pairs = difference.interval.n
     if not MIN_PAIRS <= pairs < seeds:
         return None

@@ -54,7 +54,7 @@ def split_uncertainty(
         spec: The comparison that the study makes; items of another metric are left out. Another estimand than the mean has no
             such parts.
     """
-    if not spec.estimand.is_mean:
+    if not spec.estimator.is_mean:
         return ()
     scores = items.loc[items["metric"] == spec.metric, ["cell", "seed", "score", "count"]]
     groups: Any = scores.groupby(["cell", "seed"], sort=False, observed=True)

@@ -74,7 +74,7 @@ def is_wide(margin: float | None, scores: Iterable[float], *, metric: str) -> bo
 def has_wide_margin(cells: Iterable[CellSummary], spec: ComparisonSpec) -> bool:
     """Return ``is_wide`` for the margin and the scores of the cells of one task; False for a margin of solve rates."""
     scores = [score for cell in cells for score in cell.values.values()]
-    return spec.estimand.name in ("mean", "median") and is_wide(spec.margin, scores, metric=spec.metric)
+    return spec.estimator.in_unit and is_wide(spec.margin, scores, metric=spec.metric)
 
 
 def _estimate(spec: ComparisonSpec, share: float, runs: Iterable[Mapping[str, Any]]) -> float | None:

@@ -16,11 +16,13 @@ differences that agree to within it count as equal: they have no test, and value
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import ClassVar
 
+from attnlab._util.metrics import format_metric
 from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.skewness import sample_skewness, skewness_corrected_p
 from attnlab.stats.variance_prior import VariancePrior
@@ -29,6 +31,7 @@ LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
 NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
 NO_SCALES: Mapping[int, float] = MappingProxyType({})
+NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
 
 
@@ -52,6 +55,7 @@ class Interval:
     low: float | None = None
     high: float | None = None
     prior: VariancePrior | None = None
+    is_exact: ClassVar[bool] = False
 
     @property
     def degrees_of_freedom(self) -> int:
@@ -70,6 +74,26 @@ class Interval:
     def half_width(self) -> float | None:
         """Half of the interval's width: the number behind the ±."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def format(self, *, sign: bool = False) -> str:
+        """Format as in "2.1130 ± 0.0200", without "±" if there is no interval; "diverged" if the mean is infinite.
+
+        Args:
+            sign: Write "+" before a positive mean.
+        """
+        if not math.isfinite(self.mean):  # a median that falls on diverged runs
+            return f"{NO_NUMBER}{self.format_ends(sign=sign)}"
+        mean = ("+" if sign and self.mean > 0 else "") + format_metric(self.mean)
+        if self.half_width is None:
+            return f"{mean}{self.format_ends(sign=sign)}"
+        return f"{mean} ± {format_metric(self.half_width)}"
+
+    def format_ends(self, *, digits: int = 4, sign: bool = False) -> str:
+        """Format the ends as in " [0.28, 0.99]", with signs for a difference; "" without ends."""
+        if self.low is None or self.high is None:
+            return ""
+        ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (self.low, self.high)]
+        return f" [{', '.join(ends)}]"
 
 
 @dataclass(frozen=True)
@@ -143,6 +167,16 @@ class Difference:
         return self.interval.mean == 0 == self.interval.sd
 
     @property
+    def has_equal_scores(self) -> bool:
+        """True if the cell and its baseline have the same score in each seed."""
+        return self.identical
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """True if all of several seeds have the same difference, which is not zero: the runs may be one run repeated."""
+        return self.no_test is NoTest.CONSTANT
+
+    @property
     def within_margin(self) -> bool:
         """True if the two one-sided tests place the difference within the margin."""
         return _corrected(self.p_equivalent_holm, self.p_equivalent) < LEVEL
@@ -171,6 +205,36 @@ class Difference:
         assert self.skewness is not None and mean.moderated_sd
         options = {"skewness": sign * self.skewness, "degrees_of_freedom": mean.degrees_of_freedom}
         return adjusted_p(skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), self.looks, mean.n)
+
+    def ends_at(self, level: float) -> tuple[float, float] | tuple[None, None]:
+        """Return the ends of the interval that misses the true difference with probability `level`; None without one."""
+        return interval_ends(self.interval, level, looks=self.looks) if self.interval.sd else (None, None)
+
+    def fewest_seeds(self, numbers: Iterable[int]) -> int | None:
+        """Return the first of these numbers of seeds with which some result would be conclusive: for a t-test, the first."""
+        return next(iter(numbers), None)
+
+    def format(self) -> str:
+        """Format the difference with its interval and sign, as in "+0.0100 ± 0.0020"."""
+        return self.interval.format(sign=True)
+
+    def format_ends(self, interval: Interval) -> str:
+        """Format another interval of this difference, as in "± 0.0459"; "" without one."""
+        return "" if interval.half_width is None else f"± {format_metric(interval.half_width)}"
+
+    def format_size(self) -> str:
+        """Format the size after the name of a cell, as in " by 0.0120 ± 0.0030"."""
+        half_width = "" if self.interval.half_width is None else f" ± {format_metric(self.interval.half_width)}"
+        return f" by {format_metric(abs(self.interval.mean))}{half_width}"
+
+    def format_mean(self) -> str:
+        """Format the difference without its interval, as in "+0.0120"."""
+        return f"{self.interval.mean:+.4f}"
+
+
+def describe_level(margin: float | None) -> str:
+    """Return the level of verdicts as text; with a margin, better or worse and equivalent each have their own."""
+    return "the 5 % level" if margin is None else "a level of 5 % each for better or worse and for equivalent"
 
 
 def _corrected(corrected: float | None, p: float | None) -> float:

@@ -110,7 +110,7 @@ def scale_of(spec: ComparisonSpec) -> str:
 
     "" also for another estimand than the mean: its effects are not differences of mean scores.
     """
-    return SCALES.get(spec.metric, "") if spec.estimand.is_mean else ""
+    return SCALES.get(spec.metric, "") if spec.estimator.is_mean else ""
 
 
 def relative_effect(comparison: CellSummary, baseline: CellSummary, spec: ComparisonSpec) -> Effect | None:

@@ -83,7 +83,7 @@ def summarize_agreement(cells: Iterable[CellSummary], spec: ComparisonSpec) -> l
         spec: The comparison that the study makes. Without `over`, with factors, with another estimand than the mean, or with
             fewer than `MIN_CELLS` cells at two levels, there are none. Controls are left out.
     """
-    if not spec.over or spec.factorial or not spec.estimand.is_mean:
+    if not spec.over or spec.factorial or not spec.estimator.is_mean:
         return []
     return [agreement for part, of_task in split_tasks(cells, spec) for agreement in _of_task(of_task, part)]
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
+
+from attnlab._util.run_state import RunState
+
+# States in which a seed has no value and never will. A diverged run has an outcome, which counts in some comparisons.
+OUTCOMELESS_STATES = (RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)
+LOST_STATES = (RunState.DIVERGED, *OUTCOMELESS_STATES)
 
 
 def is_present(value: Any) -> bool:
@@ -22,6 +29,11 @@ def finite(value: Any) -> float | None:
 def is_infinite(value: Any) -> bool:
     """Return True for positive and negative infinity."""
     return isinstance(value, Real) and math.isinf(value)
+
+
+def state_of(run: Mapping[str, Any], metric: str) -> str:
+    """Return a run's state; a completed run with an infinite value of the metric counts as diverged."""
+    return str(RunState.DIVERGED if is_infinite(run.get(metric)) else run["state"])
 
 
 def comparison_name(cell: str, baseline: str) -> str:

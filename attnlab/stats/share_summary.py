@@ -104,7 +104,7 @@ def summarize_shares(
         spec: The comparison that the study makes; a share is one of mean scores, and there is none for another estimand.
         trends: As `attnlab.stats.trend.summarize_trends` returns them.
     """
-    if not spec.estimand.is_mean:
+    if not spec.estimator.is_mean:
         return []
     completed = [record for record in runs_at_best(records, cells, spec) if record["state"] == RunState.COMPLETED]
     costs = {(cell_of(record, spec), int(record["seed"])): _step_cost(record) for record in completed}

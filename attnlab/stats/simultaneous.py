@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnlab.stats.estimand import ExactDifference
-from attnlab.stats.paired import LEVEL, Difference, Interval, interval_ends
+from attnlab.stats.paired import LEVEL, Difference, Interval
 
 
 def simultaneous_interval(difference: Difference) -> Interval | None:
@@ -40,10 +39,11 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
         The interval, in the metric's unit; None where there is no t-test: one pair, fewer pairs than the first look has, or
         the same difference in all pairs.
     """
-    ends, null = _bonferroni_ends(difference), difference.null
-    if ends is None:
+    if difference.p is None:
         return None
-    low, high = ends
+    (low, high), null = difference.ends_at(LEVEL / difference.comparisons), difference.null
+    if low is None or high is None:
+        return None
     if not difference.is_significant:
         low, high = min(low, null), max(high, null)  # only rounding can have left zero outside
     elif difference.interval.mean > null:
@@ -51,16 +51,6 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
     else:
         high = min(high, null)
     return replace(difference.interval, low=low, high=high)
-
-
-def _bonferroni_ends(difference: Difference) -> tuple[float, float] | None:
-    level = LEVEL / difference.comparisons
-    if difference.p is None:
-        return None
-    if isinstance(difference, ExactDifference):
-        interval = difference.interval_at(level)
-        return None if interval.low is None or interval.high is None else (interval.low, interval.high)
-    return interval_ends(difference.interval, level, looks=difference.looks) if difference.interval.sd else None
 
 
 def hides_correction(difference: Difference) -> bool:

@@ -141,7 +141,7 @@ def summarize_trends(cells: Iterable[CellSummary], spec: ComparisonSpec) -> list
         cells: As `attnlab.stats.compare.summarize_cells` returns them.
         spec: The comparison that the study makes; without `over`, or with another estimand than the mean, there are no trends.
     """
-    if not spec.over or not spec.estimand.is_mean:
+    if not spec.over or not spec.estimator.is_mean:
         return []
     return correct_trends([trend for part, of_task in split_tasks(cells, spec) for trend in _fit_all(of_task, part)])
 

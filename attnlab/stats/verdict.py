@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from attnlab.stats.estimand import ExactDifference, fewest_seeds
 from attnlab.stats.futility import Futility
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, SEEDS_OF_IDENTICAL, Difference, NoTest
 from attnlab.stats.predict import Prediction, predict, predicted_seeds
@@ -148,20 +147,7 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
         better = (conclusion == "lower") == (direction == "min")
         kind = VerdictKind.BETTER if better else VerdictKind.WORSE
         return Verdict(kind, pairs=n, within_margin=difference.within_margin, fragile=difference.fragile)
-    return _inconclusive_exact(difference) if isinstance(difference, ExactDifference) else _inconclusive(difference)
-
-
-def _inconclusive_exact(difference: ExactDifference) -> Verdict:
-    kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
-    if difference.no_test is not None:
-        return _without_test(difference)
-    if difference.p is None and difference.looks and n > 1:
-        return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
-    table = {"comparisons": difference.comparisons, "looks": difference.looks}
-    if fewest_seeds(difference.estimand, numbers=[n], **table) is not None:
-        return Verdict(kind, Reason.EXACT_TEST, pairs=n)
-    needed = fewest_seeds(difference.estimand, numbers=range(n + 1, FARTHEST_LOOK + 1), **table)
-    return Verdict(kind, Reason.NO_SIGNIFICANT_RESULT, pairs=n, needed=needed)
+    return _inconclusive(difference)
 
 
 def _without_test(difference: Difference) -> Verdict:
@@ -174,10 +160,15 @@ def _inconclusive(difference: Difference) -> Verdict:
     kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
     if difference.no_test is not None:
         return _without_test(difference)
+    if difference.p is None and difference.looks and n > 1:
+        return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
+    if difference.fewest_seeds([n]) is None:
+        needed = difference.fewest_seeds(range(n + 1, FARTHEST_LOOK + 1))
+        return Verdict(kind, Reason.NO_SIGNIFICANT_RESULT, pairs=n, needed=needed)
+    if difference.interval.is_exact:  # of which nothing is predicted
+        return Verdict(kind, Reason.EXACT_TEST, pairs=n)
     if difference.interval.sd is None:
         return Verdict(kind, Reason.ONE_SEED, pairs=n)
-    if difference.p is None and difference.looks:
-        return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
     constant = "value" if difference.identical else ""
     if n < MIN_SEEDS_FOR_ESTIMATE:
         return Verdict(kind, Reason.FEW_SEEDS, pairs=n, constant=constant)

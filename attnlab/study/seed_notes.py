@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlab.stats.estimand import FARTHEST, fewest_equivalent, fewest_seeds, smallest_p
+from attnlab.stats.exact_estimators import FARTHEST
 from attnlab.stats.sequential import Looks
 from attnlab.study.adaptive import MAX_SEEDS
 
@@ -22,7 +22,7 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
         max_seeds: The limit of ``--until-conclusive``; None: judge the study's own seeds.
     """
     comparisons = count_comparisons(plan)
-    if plan.estimand.is_mean or not comparisons:
+    if plan.estimator.is_mean or not comparisons:
         return []
     return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]
 
@@ -50,15 +50,15 @@ def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> lis
     table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
     if max_seeds is not None:
         looks = Looks(max(2, seeds), max(2, seeds, max_seeds))
-        if fewest_seeds(plan.estimand, comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
+        if plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
             return []
         needed = _smallest_limit(plan, comparisons, looks)
         ending = "" if needed is None else f"; the smallest --max-seeds that can is {needed}"
         return [f"{name}: no scores of up to {max_seeds} seeds can be better or worse{table}, after the looks{ending}"]
-    needed = fewest_seeds(plan.estimand, comparisons=comparisons)
+    needed = plan.estimator.fewest_seeds(comparisons=comparisons)
     if needed is None or seeds >= needed:
         return []
-    p = f"the smallest p-value of {seeds} seeds is {smallest_p(plan.estimand, seeds):.2g}" if seeds > 1 else "it has one seed"
+    p = f"the smallest p-value of {seeds} seeds is {plan.estimator.smallest_p(seeds):.2g}" if seeds > 1 else "it has one seed"
     number = f"at least {needed} seeds in its first table can{_adaptive(plan, comparisons)}"
     return [f"{name}: no scores of this study can be better or worse{table}: {p}; {number}"]
 
@@ -67,7 +67,7 @@ def _adaptive(plan: Plan, comparisons: int) -> str:
     """Return the smallest limit of ``--until-conclusive`` that can be conclusive if that is above its default."""
     first = max(2, len(plan.seeds))
     looks = Looks(first, max(first, MAX_SEEDS))
-    if fewest_seeds(plan.estimand, comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
+    if plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
         return ""
     needed = _smallest_limit(plan, comparisons, looks)
     return "" if needed is None else f", and with --until-conclusive at least --max-seeds {needed}"
@@ -76,7 +76,7 @@ def _adaptive(plan: Plan, comparisons: int) -> str:
 def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
     """Return the smallest limit of announced looks whose last can be conclusive, above that of these looks."""
     for last in range(looks.last + 1, 4 * looks.last + 1):
-        if fewest_seeds(plan.estimand, comparisons=comparisons, looks=Looks(looks.first, last), numbers=[last]) is not None:
+        if plan.estimator.fewest_seeds(comparisons=comparisons, looks=Looks(looks.first, last), numbers=[last]) is not None:
             return last
     return None
 
@@ -84,9 +84,9 @@ def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
 def _equivalent(plan: Plan, max_seeds: int | None) -> list[str]:
     margin, most = plan.study.margin, max(len(plan.seeds), max_seeds or 0)
     comparisons = count_comparisons(plan, controls=False)
-    if not isinstance(margin, float) or plan.estimand.name == "superiority" or not comparisons:
+    if not isinstance(margin, float) or not comparisons:
         return []
-    needed = fewest_equivalent(plan.estimand, margin, comparisons=comparisons)
+    needed = plan.estimator.fewest_equivalent(margin, comparisons=comparisons)
     if needed is not None and most >= needed:
         return []
     number = f"at least {needed} seeds" if needed is not None else f"more than {FARTHEST} seeds"

@@ -135,7 +135,7 @@ class Task:
         segments: number of segment embeddings, which are added to the token embeddings (``Batch.segments``); 0: none.
         item_metric: the metric that ``item_scores`` returns, when it is not the primary one.
         estimand: the number that summarizes the seeds of a cell: ``mean``, or ``solve_rate``, ``median`` or ``superiority``
-            when one seed of a configuration solves the task and the next does not (``attnlab.stats.estimand``).
+            when one seed of a configuration solves the task and the next does not (``attnlab.stats.exact_estimators``).
         threshold: the score that solves the task, for a ``solve_rate``.
         valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
             read as much of ``valid`` as the last one.

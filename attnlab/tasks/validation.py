@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnlab.config.estimand import ESTIMANDS
 from attnlab.errors import UserError
+from attnlab.registry import ESTIMATORS
 from attnlab.tasks import IGNORED, Batch, Task
 from attnlab.tasks.masking import uniform_output
 
@@ -23,7 +23,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("language_model", "classifier", "encoder_decoder", "masked_language_model"),
     "role": ("causal", "bidirectional"),
     "direction": ("min", "max"),
-    "estimand": ESTIMANDS,
 }
 SAME_LOSS = 0.01  # relative difference of losses that are means over the same targets
 METHODS = ("identity", "prepare", "steps_per_epoch", "train_batch", "eval_batches")  # that every task defines
@@ -48,7 +47,7 @@ def check_definition(task: Task, *, name: str) -> None:
     Raises:
         UserError: an attribute is missing or invalid, or a method is missing or has another signature.
     """
-    for attribute, known in CHOICES.items():
+    for attribute, known in {**CHOICES, "estimand": ESTIMATORS.names()}.items():
         if (value := getattr(task, attribute, None)) not in known:
             raise UserError(f"task {name}: expected {attribute} to be {' or '.join(known)}, got {value!r}")
     if not isinstance(value := getattr(task, "metric", None), str):
@@ -57,7 +56,8 @@ def check_definition(task: Task, *, name: str) -> None:
         value = getattr(task, attribute, None)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"task {name}: expected {attribute} to be a whole number of at least 1, got {value!r}")
-    if task.estimand == "solve_rate" and not (isinstance(task.threshold, int | float) and math.isfinite(task.threshold)):
+    takes_threshold = ESTIMATORS.get(task.estimand).takes_threshold
+    if takes_threshold and not (isinstance(task.threshold, int | float) and math.isfinite(task.threshold)):
         raise UserError(f"task {name}: expected threshold to be the score that solves it, got {task.threshold!r}")
     for method in METHODS:
         if getattr(type(task), method) is getattr(Task, method):

@@ -27,6 +27,7 @@ from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, task_length
+from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.tracking.tag_names import DOUBLES_TAG, MACHINE_TAG
@@ -297,7 +298,7 @@ def question(plan: Plan) -> dict[str, Any]:
     """
     study = plan.study
     comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": plan.margin}
-    estimand = None if plan.estimand.is_mean else plan.estimand.model_dump()
+    estimand = None if plan.estimand == EstimandConfig() else plan.estimand.model_dump()
     further = {"control": study.control, "over": study.over_axis, "estimand": estimand}
     moderate = {} if study.moderate else {"moderate": False}
     further |= {"task_axis": plan.task_axis, "tasks": {label: [q.metric, q.direction] for label, q in plan.tasks.items()}}

@@ -12,7 +12,6 @@ from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
 from attnlab.report.sweep import _describe_shape
 from attnlab.report.table import Table
-from attnlab.report.wording import format_value, value_heading
 from attnlab.stats.compare import runs_at_best, summarize_cells
 from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore
@@ -62,8 +61,8 @@ def test_the_section_has_a_plot_and_a_row_for_each_cell():
 def test_all_tables_have_the_value_at_the_fitted_optimum():
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)})
     page, cells = swept_page(records), summarize_cells(records, SPEC)
-    expected = {cell.name: format_value(cell) for cell in cells}
-    assert page.table.columns[1].heading == value_heading(SPEC) == "bits_per_byte at the optimum"
+    expected = {cell.name: SPEC.estimator.format(cell) for cell in cells}
+    assert page.table.columns[1].heading == SPEC.estimator.words.heading == "bits_per_byte at the optimum"
     assert {row.cells[0]: row.cells[1] for row in page.table.rows} == expected
     assert {name: row[3] for name, row in rows_of(section(page).table).items()} == expected
     exported = cells_frame(cells, SPEC).set_index("cell")

@@ -8,7 +8,6 @@ import pytest
 from attnlab.cli._results import print_results
 from attnlab.report.methods import load_study_info
 from attnlab.report.result import compare_result
-from attnlab.report.wording import format_value
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.tracking.runs import load_runs
@@ -37,6 +36,6 @@ def test_the_terminal_the_page_and_load_runs_have_the_same_optima(
     for name, cell in cells.items():
         assert loaded[name].values == cell.values
         assert cell.value is not None and float(exported[name]["bits_per_byte"]) == cell.value.mean
-        assert format_value(cell) in page and format_value(cell) in printed
+        assert (text := spec.estimator.format(cell)) in page and text in printed
     assert float(exported["dense learned"]["optimal_train.lr"]) == pytest.approx(1e-2)
     assert float(exported["no_wo learned"]["optimal_train.lr"]) == pytest.approx(3e-3)

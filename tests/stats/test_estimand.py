@@ -2,6 +2,7 @@
 
 import math
 from statistics import median
+from typing import Any
 
 import pytest
 from scipy.stats import binomtest
@@ -10,23 +11,16 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.estimand import (
-    ExactDifference,
-    compare_seeds,
-    fewest_equivalent,
-    fewest_seeds,
-    smallest_p,
-    summarize_seeds,
-)
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
+from attnlab.stats.exact_estimators import Exact, ExactDifference, Median, SolveRate, Superiority
 from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 
-RATE = EstimandConfig(name="solve_rate", threshold=0.9)
-MEDIAN = EstimandConfig(name="median")
-SUPERIORITY = EstimandConfig(name="superiority")
+RATE = SolveRate("recall", "max", 0.9)
+MEDIAN = Median("recall", "max")
+SUPERIORITY = Superiority("recall", "max")
 SOLVED, FAILED = 0.99, 0.2
 
 
@@ -35,18 +29,15 @@ def scores(text: str) -> dict[int, float]:
     return {seed: SOLVED if sign == "+" else FAILED for seed, sign in enumerate(text)}
 
 
-def compared(
-    cell: dict[int, float], baseline: dict[int, float], estimand: EstimandConfig, **options: object
-) -> ExactDifference:
-    difference = compare_seeds(cell, baseline, estimand=estimand, **{"direction": "max", **options})  # type: ignore[arg-type]
-    assert isinstance(difference, ExactDifference)
+def compared(cell: dict[int, float], baseline: dict[int, float], estimator: Exact, **options: Any) -> ExactDifference:
+    difference = estimator.compare(cell, baseline, **options)
     corrected = paired.correct([difference])[0]
     assert isinstance(corrected, ExactDifference)
     return corrected
 
 
 def verdict_on(difference: ExactDifference) -> Verdict:
-    return judge(difference, direction=difference.direction)
+    return judge(difference, direction=difference.estimator.direction)
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 5), (4, 5), (5, 5), (3, 12)])
@@ -66,7 +57,7 @@ def test_the_sign_test_and_the_interval_of_a_median() -> None:
 
 def test_a_solve_rate_compares_the_seeds_that_reach_the_threshold() -> None:
     difference = compared(scores("+++++"), scores("-----"), RATE)
-    assert difference.solved == (5, 0) and difference.interval.mean == 1.0
+    assert RATE.solved(difference) == (5, 0) and difference.interval.mean == 1.0
     assert difference.p == pytest.approx(2 / 1024) and difference.conclusion == "higher"
     assert verdict_on(difference).kind is VerdictKind.BETTER
     open_ = compared(scores("+++++"), scores("++---"), RATE)
@@ -74,16 +65,16 @@ def test_a_solve_rate_compares_the_seeds_that_reach_the_threshold() -> None:
 
 
 def test_where_smaller_scores_are_better_a_run_solves_the_task_below_the_threshold() -> None:
-    loss = EstimandConfig(name="solve_rate", threshold=0.5)
-    difference = compared(scores("-----"), scores("+++++"), loss, direction="min")  # 0.2 is below the threshold
-    assert difference.solved == (5, 0) and difference.conclusion == "lower"
+    loss = SolveRate("loss", "min", 0.5)
+    difference = compared(scores("-----"), scores("+++++"), loss)  # 0.2 is below the threshold
+    assert loss.solved(difference) == (5, 0) and difference.conclusion == "lower"
     assert verdict_on(difference).kind is VerdictKind.BETTER
-    worse = compared(scores("+++++"), scores("-----"), loss, direction="min")
+    worse = compared(scores("+++++"), scores("-----"), loss)
     assert worse.conclusion == "higher" and verdict_on(worse).kind is VerdictKind.WORSE
 
 
 def test_solve_rates_are_equivalent_only_within_a_margin_that_the_seeds_can_show() -> None:
-    n = fewest_equivalent(RATE, 0.3)
+    n = RATE.fewest_equivalent(0.3)
     assert n is not None
     enough, few = (compared(scores("+" * k), scores("+" * k), RATE, margin=0.3) for k in (n, n - 1))
     assert enough.conclusion == "equivalent" and few.conclusion == ""
@@ -100,7 +91,7 @@ def test_superiority_counts_the_seeds_in_which_the_runs_differ() -> None:
     assert difference.p == pytest.approx(2 / 64)
     assert (difference.interval.low, difference.interval.high) == pytest.approx((0.025 ** (1 / 6), 1.0))
     assert difference.conclusion == "higher" and verdict_on(difference).kind is VerdictKind.BETTER
-    lower = compared(cell, baseline, SUPERIORITY, direction="min")
+    lower = compared(cell, baseline, Superiority("loss", "min"))
     assert lower.wins == (0, 6) and lower.conclusion == "higher" and verdict_on(lower).kind is VerdictKind.WORSE
     assert compared(cell, baseline, SUPERIORITY, margin=0.2).p_equivalent is None
 
@@ -111,7 +102,7 @@ def test_the_median_of_the_differences_has_the_sign_test() -> None:
     assert difference.interval.mean == pytest.approx(median(gaps))
     assert difference.p == pytest.approx(binomtest(8, 9).pvalue) and difference.conclusion == "higher"
     assert (difference.interval.low, difference.interval.high) == pytest.approx((0.1, 0.7))
-    near = compared(dict(enumerate(gaps)), dict.fromkeys(range(9), 0.0), MEDIAN, margin=0.9, direction="min")
+    near = compared(dict(enumerate(gaps)), dict.fromkeys(range(9), 0.0), Median("loss", "min"), margin=0.9)
     assert near.p_equivalent == pytest.approx(1 / 512) and near.conclusion == "higher"
     assert verdict_on(near).within_margin and verdict_on(near).kind is VerdictKind.WORSE
 
@@ -132,7 +123,7 @@ def test_no_t_test_no_borrowed_variance_and_no_prediction() -> None:
 def test_holm_s_method_corrects_exact_tests() -> None:
     baseline = scores("------")
     texts = ["++++++", "+++++-", "+++---", "------"]
-    differences = [compare_seeds(scores(text), baseline, estimand=RATE, direction="max") for text in texts]
+    differences = [RATE.compare(scores(text), baseline) for text in texts]
     corrected = [d for d in paired.correct(differences) if d]
     assert [d.p_holm for d in corrected] == paired.holm([d.p if d else None for d in differences])
     assert [d.conclusion for d in corrected] == ["higher", "higher", "", ""]
@@ -152,7 +143,7 @@ def test_announced_looks_correct_exact_tests() -> None:
 def test_simultaneous_intervals_agree_with_the_verdicts() -> None:
     baseline = scores("-----")
     texts = ["++++-", "+++++", "-----", "+----"]
-    differences = [compare_seeds(scores(text), baseline, estimand=RATE, direction="max") for text in texts]
+    differences = [RATE.compare(scores(text), baseline) for text in texts]
     for difference in paired.correct(differences):
         assert difference is not None
         outer = simultaneous_interval(difference)
@@ -164,14 +155,15 @@ def test_simultaneous_intervals_agree_with_the_verdicts() -> None:
 
 
 def test_a_cell_has_its_rate_or_its_median_and_no_t_interval() -> None:
-    rate = summarize_seeds([SOLVED, SOLVED, FAILED, SOLVED, SOLVED], estimand=RATE, direction="max")
-    assert rate is not None and (rate.solved, rate.n, rate.mean) == (4, 5, 0.8)
+    rate = RATE.summarize([SOLVED, SOLVED, FAILED, SOLVED, SOLVED])
+    assert (rate.solved, rate.n, rate.mean) == (4, 5, 0.8)
     assert (rate.low, rate.high) == pytest.approx((0.2836, 0.9949), abs=1e-4)
     assert rate.half_width is None
-    middle = summarize_seeds([0.1, 0.9, 0.5], estimand=MEDIAN, direction="max")
-    assert middle is not None and middle.mean == 0.5 and middle.low is None
-    assert summarize_seeds([0.1], estimand=EstimandConfig(), direction="max") is None
-    spec = ComparisonSpec("s", ("variant",), "recall", "max", {"variant": "dense"}, estimand=RATE)
+    middle = MEDIAN.summarize([0.1, 0.9, 0.5])
+    assert middle.mean == 0.5 and middle.low is None
+    spec = ComparisonSpec(
+        "s", ("variant",), "recall", "max", {"variant": "dense"}, estimand=EstimandConfig(name="solve_rate", threshold=0.9)
+    )
     runs = [
         {"variant": variant, "seed": seed, "state": "completed", "recall": value}
         for variant, text in (("dense", "-----"), ("gru", "+++++"))
@@ -184,19 +176,19 @@ def test_a_cell_has_its_rate_or_its_median_and_no_t_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimand", "needed"),
+    ("estimator", "needed"),
     [(RATE, (3, 4, 5)), (MEDIAN, (6, 8, 9)), (SUPERIORITY, (6, 8, 9))],
     ids=lambda x: getattr(x, "name", ""),
 )
-def test_the_smallest_number_of_seeds_that_can_be_conclusive(estimand: EstimandConfig, needed: tuple[int, ...]) -> None:
+def test_the_smallest_number_of_seeds_that_can_be_conclusive(estimator: Exact, needed: tuple[int, ...]) -> None:
     """With 5 pairs the sign test reaches 2 / 2^5 = 0.0625 at best, and Holm's method over 6 comparisons needs 0.05 / 6."""
     for comparisons, n in zip((1, 6, 7), needed, strict=True):
-        assert fewest_seeds(estimand, comparisons=comparisons) == n
-        assert comparisons * smallest_p(estimand, n) < paired.LEVEL <= comparisons * smallest_p(estimand, n - 1)
+        assert estimator.fewest_seeds(comparisons=comparisons) == n
+        assert comparisons * estimator.smallest_p(n) < paired.LEVEL <= comparisons * estimator.smallest_p(n - 1)
     looks = Looks(5, 12)
-    later = fewest_seeds(estimand, looks=looks, numbers=range(5, 13))
+    later = estimator.fewest_seeds(looks=looks, numbers=range(5, 13))
     assert later is not None and later >= needed[0]
-    assert fewest_seeds(SUPERIORITY, looks=Looks(3, 6), numbers=range(3, 7)) is None
+    assert SUPERIORITY.fewest_seeds(looks=Looks(3, 6), numbers=range(3, 7)) is None
 
 
 def test_too_few_seeds_are_named_with_the_number_that_can_decide() -> None:

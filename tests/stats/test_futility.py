@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from attnlab.config.estimand import EstimandConfig
 from attnlab.report.interval_notes import notes_on_predictions
 from attnlab.report.wording import describe_verdict
 from attnlab.stats import paired
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
-from attnlab.stats.estimand import compare_seeds
+from attnlab.stats.exact_estimators import Median
 from attnlab.stats.futility import Futility, find_futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.predict import predict
@@ -61,14 +60,7 @@ def test_a_comparison_is_not_futile_without_a_prediction(values: list[float], se
 
 
 def test_a_comparison_with_an_exact_test_has_no_prediction() -> None:
-    medians = compare_seeds(
-        dict(enumerate(EQUAL)),
-        dict.fromkeys(range(5), 0.0),
-        margin=None,
-        looks=LOOKS,
-        estimand=EstimandConfig(name="median"),
-        direction="min",
-    )
+    medians = Median("loss", "min").compare(dict(enumerate(EQUAL)), dict.fromkeys(range(5), 0.0), looks=LOOKS)
     assert medians is not None and medians.p is not None and find_futility(medians, 12) is None
 
 

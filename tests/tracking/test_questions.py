@@ -76,7 +76,7 @@ def _uncorrected(cell: CellSummary) -> Verdict | None:
 def test_terminal_page_and_files_compare_by_the_recorded_estimand(root: Path) -> None:
     options = {"baseline": {"variant": "dense"}, "seeds": [0, 1, 2]}
     means, source = run_study(root, "settling", **options)
-    assert source.spec.estimand.is_mean
+    assert source.spec.estimator.is_mean
     middle = statistics.median(value for cell in means for value in cell.values.values())
     table, source = run_study(root, "settling", **options, estimand={"name": "solve_rate", "threshold": middle})
     assert source.spec.estimand == EstimandConfig(name="solve_rate", threshold=middle)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from attnlab.config.command import CURVE
 from attnlab.planning.factorial import describe_design
 from attnlab.report.control import control_notes
-from attnlab.report.estimand import TESTS, describe_estimand
 from attnlab.report.factorial import describe_omissions
 from attnlab.report.margin import margin_notes
 from attnlab.report.methods import values_text
@@ -27,9 +27,6 @@ from attnlab.stats.simultaneous import hides_correction
 from attnlab.stats.trend import Trend
 from attnlab.stats.verdict import VerdictKind
 
-EXACT_TESTS = {"median": "sign test", "solve_rate": "exact test of Barnard and Chan", "superiority": "sign test"}
-EXACT_KEYS = {"solve_rate": ("barnard1947", "chan1998", "clopper1934"), "superiority": ("clopper1934",)}
-SUMMARIES = {"mean": "mean", "median": "median", "solve_rate": "share of solved seeds", "superiority": "median"}
 MODEL = {"model.depth": "depth", "model.dim": "width", "model.heads": "heads"}
 TRAINING = {
     "train.steps": "steps",
@@ -62,7 +59,7 @@ def _interval_clause(spec: ComparisonSpec, intervals: Iterable[Interval | None],
     """Return what stands after a value: the interval of that kind, or that there is none."""
     if all(interval is None or interval.low is None for interval in intervals):
         return "(no interval)"
-    if spec.estimand.is_mean:
+    if spec.estimator.is_mean:
         return f"$\\pm$ half the width of {whose} 95\\,\\% $t$-interval over seeds"
     return f"with {whose} exact 95\\,\\% interval over seeds in brackets"
 
@@ -80,8 +77,8 @@ def _test_clause(differences: Sequence[Difference], spec: ComparisonSpec, *, of:
     if all(difference.p is None for difference in differences):
         return "no test, for want of seeds"
     moderated = any(difference.interval.prior for difference in differences)
-    test = EXACT_TESTS.get(spec.estimand.name, f"two-sided {'moderated ' if moderated else ''}paired $t$-test")
-    equivalence = spec.margin is not None and spec.estimand.name != "superiority"
+    test = spec.estimator.words.test or f"two-sided {'moderated ' if moderated else ''}paired $t$-test"
+    equivalence = spec.margin is not None and spec.estimator.has_equivalence
     margin = f" (rows marked $\\approx$: two one-sided tests against the margin $\\pm{spec.margin:g}$)" if equivalence else ""
     number = max((difference.comparisons for difference in differences), default=0)
     return f"{test} over seeds{margin}, corrected by Holm's method over {count(number, of)}{_looks_clause(spec)}"
@@ -100,12 +97,10 @@ def verdict_caption(cells: Sequence[CellSummary], spec: ComparisonSpec, *, has_b
     differences = differences_of(cells)
     seeds = describe_seeds([cell.seeds for cell in cells if cell.seeds])
     where = f" at the optimum of a curve fitted over {spec.sweep}" if spec.sweep else ""
-    opening = f"{_tested(cells, spec)}{where} ({better(spec.direction)}): {SUMMARIES[spec.estimand.name]} over {seeds}"
-    shrinks = " of the metric" if spec.estimand.name == "superiority" else ""
-    texts = [f"{escape(opening + shrinks)} {_interval_clause(spec, [cell.estimate or cell.value for cell in cells])}."]
+    opening = f"{_tested(cells, spec)}{where} ({better(spec.direction)}): {spec.estimator.words.summary.format(seeds=seeds)}"
+    texts = [f"{escape(opening)} {_interval_clause(spec, [cell.estimate or cell.value for cell in cells])}."]
     if differences:
-        what = "probability of superiority over the baseline" if spec.estimand.name == "superiority" else "cell minus baseline"
-        texts.append(f"Difference: {what}, paired by seed, {_interval_of(differences, spec)}.")
+        texts.append(f"Difference: {spec.estimator.words.difference}, paired by seed, {_interval_of(differences, spec)}.")
         texts.append(f"$p$: {_test_clause(differences, spec, of='comparison')}.")
         texts.append(_simultaneous_clause(differences))
         texts.append(f"Verdicts at the 5\\,\\% level: {legend(cell.verdict for cell in comparisons(cells))}")
@@ -172,10 +167,10 @@ def forest_caption(differences: Sequence[Difference], cells: Sequence[CellSummar
     """Return the caption of a plot of differences or effects; `of` describes them."""
     seeds = describe_seeds([difference.interval.n for difference in differences])
     number = max((difference.comparisons for difference in differences), default=1)
-    kind = "$t$-intervals" if spec.estimand.is_mean else "exact intervals"
+    kind = "$t$-intervals" if spec.estimator.is_mean else "exact intervals"
     lines = f", thick lines 95\\,\\% {kind} over seeds" if any(d.interval.low is not None for d in differences) else ""
     lines += f", thin lines simultaneous intervals (Bonferroni over {number})" if lines and number > 1 else ""
-    rings = "; rings are single seeds" if spec.estimand.name in ("mean", "median") else ""
+    rings = "; rings are single seeds" if spec.estimator.in_unit else ""
     margin = f"; the band is the margin of equivalence, $\\pm{spec.margin:g}$" if spec.margin else ""
     return (
         f"{of} {describe_test(cells)}, over {seeds}. Squares are estimates{lines}{rings}{margin}. "
@@ -229,7 +224,7 @@ def _design(page: Page, result: FactorialResult | None) -> str:
         text += f", each with the baseline {baselines[0]}"
     elif baselines:
         text += f", each with {describe_baselines(spec)}"
-    described = describe_estimand(spec.estimand, metric=metric_name(spec), direction=spec.direction)
+    described = replace(spec.estimator, metric=metric_name(spec)).words.description
     return breakable(f"{text}. The measure is {described}, {describe_test(cells)} ({better(spec.direction)}).")
 
 
@@ -271,7 +266,7 @@ def _statistics(
     priors = [difference.interval.prior for difference in differences if difference.interval.prior]
     family = "main effects, and separately over all interactions," if result else "comparisons"
     level = "5\\,\\%" if spec.margin is None else "5\\,\\% each for a difference and for equivalence"
-    if spec.estimand.is_mean:
+    if spec.estimator.is_mean:
         what = (
             "Effects are least-squares estimates with seeds as blocks, tested over seeds"
             if result
@@ -281,7 +276,7 @@ def _statistics(
         if any(difference.p is not None and difference.interval.sd == 0 for difference in differences):
             texts.append("A difference that is the same in all seeds is tested by its sign.")
     else:
-        texts, keys = [f"The test is {escape(TESTS[spec.estimand.name])}."], [*EXACT_KEYS.get(spec.estimand.name, ())]
+        texts, keys = [f"The test is {escape(spec.estimator.words.test_note)}."], [*spec.estimator.references]
         if keys:
             texts[0] = f"{texts[0][:-1]}~\\cite{{{','.join(keys)}}}."
     if priors:
@@ -293,7 +288,7 @@ def _statistics(
         keys.append("smyth2004")
     texts.append(f"$p$-values are corrected by Holm's method~\\cite{{holm1979}} over all {family} at a level of {level}.")
     keys.append("holm1979")
-    if spec.margin is not None and spec.estimand.name != "superiority":
+    if spec.margin is not None and spec.estimator.has_equivalence:
         texts.append(f"Equivalence within $\\pm{spec.margin:g}$ is shown by two one-sided tests~\\cite{{schuirmann1987}}.")
         keys.append("schuirmann1987")
     if spec.looks is not None and spec.looks.count > 1:

@@ -18,17 +18,13 @@ from attnlab.report.plots.trend import format_level
 from attnlab.report.trend import describe_kind
 from attnlab.report.verdicts import present_costs, training_pflop
 from attnlab.report.wording import (
-    NO_NUMBER,
     SIMULTANEOUS_MARK,
     consistent,
     describe_corrections,
-    format_value,
-    value_heading,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
-from attnlab.stats.estimand import ExactInterval
 from attnlab.stats.factorial import FactorialResult
-from attnlab.stats.paired import Difference, Interval
+from attnlab.stats.paired import NO_NUMBER, Difference, Interval
 from attnlab.stats.trend import Trend, TrendKind
 from attnlab.stats.verdict import p_of_verdict
 from attnlab.tracking.artifacts import ReferenceScore
@@ -49,17 +45,18 @@ def verdict_columns(
     rows = [(comparison, comparison is cell) for cell in cells for comparison in comparisons([cell])]
     every, empty = comparisons(cells), [MISSING] * len(scores)
     compared = any(cell.baseline for cell in every)
-    bolds = best_cells(cells, direction=direction_of_values(spec))
+    bolds = best_cells(cells, direction=spec.estimator.value_direction)
     names = [breakable(_row_label(cell, spec)) if first else "" for cell, first in rows]
     columns = [PaperColumn("cell", [*names, *map(escape, scores)], is_number=False)]
     values = [_value_interval(cell) if first else None for cell, first in rows]
     states = [
-        format_value(cell) if first and interval is None else "" for (cell, first), interval in zip(rows, values, strict=True)
+        spec.estimator.format(cell) if first and interval is None else ""
+        for (cell, first), interval in zip(rows, values, strict=True)
     ]
     digits = decimals([*[interval.half_width for interval in values if interval]])
     texts = _interval_cells(values, digits, states=states)
     texts = [bold(text) if first and cell.name in bolds else text for (cell, first), text in zip(rows, texts, strict=True)]
-    heading = value_heading(spec).replace("_", " ")
+    heading = spec.estimator.words.heading.replace("_", " ")
     columns.append(PaperColumn(heading, [*texts, *(number(score.value, digits) for score in scores.values())]))
     columns += _exact_ends("95 % interval", values, len(scores))
     seeds = [str(cell.seeds) if first and cell.seeds else MISSING for cell, first in rows]
@@ -75,11 +72,6 @@ def verdict_columns(
         costs = [_cost(cell, metric) if first else MISSING for cell, first in rows]
         columns.append(_cost_column(metric, [*costs, *empty]))
     return columns, [len(rows)] if scores else []
-
-
-def direction_of_values(spec: ComparisonSpec) -> str:
-    """Return "max" for solve rates, else the direction of the metric."""
-    return "max" if spec.estimand.name == "solve_rate" else spec.direction
 
 
 def _row_label(cell: CellSummary, spec: ComparisonSpec) -> str:
@@ -108,7 +100,7 @@ def _interval_cells(
 
 def _exact_ends(heading: str, intervals: Sequence[Interval | None], rest: int) -> list[PaperColumn]:
     """Return a column of the ends of exact intervals, which lie at different distances; none if there are no exact ones."""
-    if not any(isinstance(interval, ExactInterval) for interval in intervals):
+    if not any(interval and interval.is_exact for interval in intervals):
         return []
     known = [i for i in intervals if i and i.low is not None]
     digits = decimals([i.high - i.low for i in known if i.low is not None and i.high is not None])

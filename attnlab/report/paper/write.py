@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.report.factorial import effect_rows
-from attnlab.report.figures import cell_colors, difference_rows, differences_title, direction_of_differences
+from attnlab.report.figures import cell_colors, difference_rows, differences_title
 from attnlab.report.index import load_index
 from attnlab.report.page import Page, make_page
 from attnlab.report.paper import figures, prose
@@ -134,7 +134,7 @@ def _figures(
     colors = cell_colors(cells)
     drawn: list[Float] = []
     notes, covered = [], ["forest", "main-effects", "interactions", "trend"]
-    direction = direction_of_differences(spec)
+    direction = spec.estimator.difference_direction
     rows = difference_rows(cells, spec, colors)
     title = differences_title(cells, spec).replace(spec.metric, prose.metric_name(spec)) if rows else ""
     forests = {"forest": (title, rows, prose.differences_of(cells))}

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 from attnlab._version import __version__
-from attnlab.config.estimand import EstimandConfig
 from attnlab.report.profile.page import ProfilePage, make_page
 from attnlab.report.render import render
 from attnlab.report.stored import read_object
+from attnlab.stats.exact_estimators import SolveRate
 from attnlab.stats.profile import Profile
 
 FILE = "profile.json"
@@ -49,7 +49,7 @@ def _write_runs(path: Path, profile: Profile) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(RUN_COLUMNS)
         for ability in profile.abilities:
-            estimand = EstimandConfig(name="solve_rate", threshold=ability.threshold)
+            rate = SolveRate(ability.task, ability.direction, ability.threshold)
             for variant, position in profile.positions.items():
                 for level, result in zip(ability.levels, ability.results[variant], strict=False):
                     shared = (ability.threshold, f"{level.chance:.6g}", level.steps)
@@ -61,6 +61,6 @@ def _write_runs(path: Path, profile: Profile) -> None:
                             position,
                             seed,
                             f"{score:.6g}",
-                            int(estimand.solves(score, ability.direction)),
+                            int(rate.solves(score)),
                         )
                         writer.writerow([*own, *shared])

@@ -1,0 +1,240 @@
+"""Estimators: the value of a cell, the difference of two cells, and what both are called in tables and texts.
+
+A mean is compared by paired t-tests (`attnlab.stats.paired`), also at the optimum of a curve over a swept hyperparameter
+(`attnlab.stats.lr_curve`); other numbers have exact tests (`attnlab.stats.exact_estimators`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from attnlab._util.run_state import RunState
+from attnlab.stats import paired
+from attnlab.stats.cell_summary import CellSummary
+from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves, hyperparameter_name
+from attnlab.stats.paired import Difference
+from attnlab.stats.records import LOST_STATES, OUTCOMELESS_STATES
+from attnlab.stats.sequential import Looks
+
+SWEPT_NOISE = 4.0  # of a fitted optimum, relative to that of one run
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]  # cell -> one mapping per run, as `load_runs` returns them
+Scores = Mapping[int, float]  # seed -> score
+Ends = tuple[float, float] | tuple[None, None]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The names of an estimator in headings and sentences, by default those of a mean.
+
+    The words of a class are templates, with the fields of `Estimator.words` and the words above in braces.
+    """
+
+    description: str = "the mean of {metric}"
+    compared_by: str = ""  # the description where it says more than the name of the metric
+    noun: str = "mean"  # of the number of a single cell
+    heading: str = "{metric}"  # of the column of values
+    measure: str = "{quantity}"  # what a conclusion is about, at its start
+    difference: str = "cell minus baseline"
+    difference_heading: str = "difference in {metric} from"  # of a plot, before the name of the baseline
+    caption: str = "mean ± half-width of the 95 % interval over seeds"  # of the terminal's table
+    summary: str = "mean over {{seeds}}"  # the number of a single cell, for a paper
+    missing: str = "no value"  # in the place of the value of a cell with a `problem`
+    runs: str = ""  # the runs of a cell that curves are drawn of, if not all
+    test: str = ""  # name of an exact test
+    test_note: str = ""  # the exact test and its interval in a sentence
+    diverged: str = ""  # what a diverged run counts as
+
+
+@dataclass(frozen=True)
+class Estimator(ABC):
+    """The number that summarizes the seeds of a cell.
+
+    Attributes:
+        name: Of the estimator in a study file.
+        metric: Name of the scores.
+        direction: "min" where smaller scores are better, else "max".
+        threshold: The score that solves the task; None if the estimator takes none.
+        sweep: Dotted path of the hyperparameter at whose optimum cells are compared, such as `train.lr`; else "".
+        is_mean: Differences are differences of means: they have t-tests, trends over levels, effects and pooled means.
+        in_unit: Differences have the unit of the metric, as the scores of single seeds have.
+        has_equivalence: Cells can be equivalent within a margin.
+        takes_threshold: The estimator has a threshold.
+        lost_states: States of runs without a score. A diverged run has one where divergence is an outcome.
+        templates: Its words.
+        references: Keys of the references of an exact test, for a paper (`attnlab.report.paper.references`).
+    """
+
+    metric: str
+    direction: str
+    threshold: float | None = None
+    sweep: str = ""
+
+    name: ClassVar[str] = "mean"
+    is_mean: ClassVar[bool] = True
+    in_unit: ClassVar[bool] = True
+    has_equivalence: ClassVar[bool] = True
+    takes_threshold: ClassVar[bool] = False
+    lost_states: ClassVar[tuple[RunState, ...]] = LOST_STATES
+    templates: ClassVar[Words] = Words()
+    references: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def words(self) -> Words:
+        """Its names in headings and sentences."""
+        limits = ("≤", "at most") if self.direction == "min" else ("≥", "at least")
+        fields = {**vars(self), "quantity": self.metric.replace("_", " "), "sign": limits[0], "limit": limits[1]}
+        fields["hyperparameter"] = hyperparameter_name(self.sweep)
+        words = {}
+        for name, template in vars(self.templates).items():
+            words[name] = template.format(**fields, **words)
+        return Words(**words)
+
+    def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
+        """Fill in the value of each cell: by default the mean of its `values`.
+
+        Args:
+            cells: Of one task, each with `values`.
+            runs: Of the cells.
+            looks: Widen the intervals so that they cover the true value at all of these looks together.
+        """
+        means = [paired.interval([*cell.values.values()], looks=looks) if cell.values else None for cell in cells]
+        return [replace(cell, value=mean) for cell, mean in zip(cells, means, strict=True)]
+
+    @abstractmethod
+    def compare(
+        self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
+    ) -> Difference | None:
+        """Compare the scores of a cell with those of its baseline.
+
+        Args:
+            cell: Seed -> score.
+            baseline: Seed -> score.
+            margin: Largest difference that counts as equivalent.
+            looks: Looks at which the study is judged. There is no test before the first of several announced ones.
+
+        Returns:
+            The difference, not yet corrected over its table; None if the two share no seed.
+        """
+
+    def problem(self, cell: CellSummary) -> str:
+        """Return the reason why a cell whose runs completed has no value; "" if it has one."""
+        return ""
+
+    @property
+    def value_direction(self) -> str:
+        """The direction of values: "max" if larger ones are better, whatever the direction of the metric."""
+        return self.direction
+
+    @property
+    def difference_direction(self) -> str:
+        """The direction of differences: "min" if a negative one is better, else "max"."""
+        return self.direction if self.in_unit else "max"
+
+    def format(self, cell: CellSummary) -> str:
+        """Format the value of a cell with its interval, or state why it has none."""
+        value = cell.estimate or cell.value
+        return cell.outcome if value is None else value.format()
+
+    def columns(self, cell: CellSummary) -> dict[str, Any]:
+        """Return further columns of a cell for `cells.csv`."""
+        return {}
+
+    def notes(self, cells: Iterable[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
+        """Return notes on the figures of a table; without any, the page explains intervals and tests of means."""
+        return []
+
+    def warnings(self, cells: Iterable[CellSummary]) -> list[str]:
+        """Return warnings about a table: options of the estimator that do not fit its scores."""
+        return []
+
+    def margin_problem(self, margin: Any) -> str:
+        """Return the reason why a study with this estimator cannot have a margin, as "expected ..."; "" if it can."""
+        return "" if self.has_equivalence else f"expected none with {self.name}, which has no test for equivalence"
+
+    def margin_notes(self, margin: float | str | None) -> list[str]:
+        """Return notes on a margin that is not in the metric's unit."""
+        return []
+
+    def stop_note(self, score: str, stop_at: float, *, compared: bool) -> str:
+        """Return a note on a `train.stop_at` that limits the compared scores; "" if it does not.
+
+        Args:
+            score: Name of the score that ends runs.
+            stop_at: Value of that score at which they end.
+            compared: The study has several cells.
+        """
+        if not compared:
+            return ""
+        return (
+            f"train.stop_at ends runs at {score} {stop_at:g}, so cells that reach it hardly differ: compare their steps, "
+            "or set 'estimand: solve_rate'"
+        )
+
+
+class Mean(Estimator):
+    """The mean over seeds, compared by paired t-tests."""
+
+    def compare(
+        self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
+    ) -> Difference | None:
+        """Compare by a t-test."""
+        return paired.difference(cell, baseline, margin=margin, looks=looks)
+
+
+class FittedOptimum(Estimator):
+    """The mean at the optimum of a curve that is fitted over a swept hyperparameter.
+
+    A diverged run has no score, and bounds the optimum from the side of large values.
+    """
+
+    lost_states = OUTCOMELESS_STATES
+    templates = Words(
+        heading="{metric} at the optimum",
+        measure="{quantity} at the best {hyperparameter} of each cell",
+        caption=f"{Words.caption}; at the optimum of the curve fitted over {{sweep}}",
+        missing="no fitted optimum",
+        runs="Runs at each cell's best {hyperparameter} tried.",
+    )
+
+    def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
+        """Replace the values of each cell by the contributions of its seeds to the metric at the optimum of its curve.
+
+        Cells that are tested alike and trained on the same batches have curves of one shape.
+        """
+        alike: dict[tuple[Any, ...], list[CellSummary]] = {}
+        for cell in cells:
+            alike.setdefault((cell.test, *sorted(cell.batches.items())), []).append(cell)
+        curves: dict[str, LearningRateCurve] = {}
+        options = {"path": self.sweep, "metric": self.metric, "direction": self.direction}
+        for group in alike.values():
+            swept = {cell.name: collect_runs(runs[cell.name], **options) for cell in group}
+            curves |= fit_curves(swept, direction=self.direction)
+        of_cells = [(cell, curves.get(cell.name)) for cell in cells]
+        fitted = [replace(cell, curve=curve, values=curve.values if curve else {}) for cell, curve in of_cells]
+        return super().evaluate(fitted, runs, looks)
+
+    def compare(
+        self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
+    ) -> Difference | None:
+        """Compare by a t-test. An optimum is computed from several runs, which adds up their noise."""
+        scales = {seed: SWEPT_NOISE * abs(value) for seed, value in cell.items()}
+        return paired.difference(cell, baseline, margin=margin, looks=looks, scales=scales)
+
+    def problem(self, cell: CellSummary) -> str:
+        """Return the reason why the curve has no optimum."""
+        return describe_problem(cell.curve, self.sweep) if cell.curve else ""
+
+    def format(self, cell: CellSummary) -> str:
+        """Format the mean at the optimum; "no fitted optimum" without one."""
+        return self.words.missing if self.problem(cell) else super().format(cell)
+
+    def columns(self, cell: CellSummary) -> dict[str, Any]:
+        """Return the optimal value of the hyperparameter with its interval, and the sensitivity to it."""
+        optimum, sensitivity = (cell.curve.optimum, cell.curve.sensitivity) if cell.curve else (None, None)
+        ends = (optimum.mean, optimum.low, optimum.high) if optimum else (None, None, None)
+        names = (f"optimal_{self.sweep}", f"optimal_{self.sweep}_low", f"optimal_{self.sweep}_high")
+        optima = {name: None if end is None else 10**end for name, end in zip(names, ends, strict=True)}
+        return {**optima, "sensitivity": sensitivity.mean if sensitivity else None}
