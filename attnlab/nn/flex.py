@@ -67,9 +67,11 @@ def _score_mod(bias: Tensor | None, scores: Sequence[ScoreFunction], offset: int
     if bias is None and not scores:
         return None
 
+    element = None if bias is None else _element_of(bias)
+
     def score_mod(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if bias is not None:
-            s = s + _element(bias, b, h, i, j).to(s.dtype)
+        if element is not None:
+            s = s + element(b, h, i, j).to(s.dtype)
         for function in scores:
             s = function(s, b, h, i + offset, j)
         return s
@@ -89,12 +91,14 @@ def _block_mask(q: Tensor, s: int, mask: AttentionMask, *, create: Callable[...,
     b, h, t, _ = q.shape
     offset, sizes = s - t, (1, 1) if attn_mask is None else (1, 1, *attn_mask.shape)[-4:-2]
 
+    visible_element = None if attn_mask is None else _element_of(attn_mask)
+
     def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         visible = j <= i + offset if causal else j >= 0
         if window is not None:
             visible = visible & ((i + offset - j).abs() < window)
-        if attn_mask is not None:
-            visible = visible & _element(attn_mask, b, h, i, j)
+        if visible_element is not None:
+            visible = visible & visible_element(b, h, i, j)
         for function in functions:
             visible = visible & function(b, h, i + offset, j)
         return visible
@@ -104,8 +108,16 @@ def _block_mask(q: Tensor, s: int, mask: AttentionMask, *, create: Callable[...,
     return (create or create_block_mask)(mask_mod, rows, heads, t, s, device=str(q.device))
 
 
-def _element(z: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Return the element of a tensor that is broadcastable to (b, h, t, s)."""
-    own = (b, h, i, j)[4 - z.dim() :]
-    indices = tuple(index for index, size in zip(own, z.shape, strict=True) if size > 1)
-    return z.squeeze()[indices] if indices else z.squeeze()
+def _element_of(z: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return a function that returns the element of a tensor that is broadcastable to (b, h, t, s).
+
+    Its only operation on the tensor is one indexing: FlexAttention supports no other for a tensor that requires a gradient.
+    """
+    kept, elements = [size > 1 for size in z.shape], z.squeeze()
+
+    def element(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        own = (b, h, i, j)[4 - len(kept) :]
+        indices = tuple(index for index, keep in zip(own, kept, strict=True) if keep)
+        return elements[indices] if indices else elements
+
+    return element

@@ -1,14 +1,18 @@
 """Backend ``flex`` computes what ``reference`` does, and is refused where FlexAttention cannot train.
 
 Without a GPU, only the forward pass is compared, without compilation. The tests marked ``gpu`` compare compiled kernels and
-gradients; they have not been run yet.
+gradients.
 """
+
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.nn.attention import AttentionMask, attend, resolve_backend, unsupported
+from attnlab.nn.flex import _element_of
 from attnlab.nn.functions import ScoreFunction
 
 T, S = 5, 11
@@ -49,6 +53,28 @@ def test_equals_reference(case: str) -> None:
     q, k, v = (z.detach() for z in drawn("cpu", torch.float64))
     results = [attend(q, k, v, mask, bias, scores=scores, backend=name) for name in ("reference", "flex")]
     torch.testing.assert_close(results[1], results[0], rtol=1e-9, atol=1e-10)
+
+
+class Recorder(TorchDispatchMode):
+    """Records the names of operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("shape", [(T, S), (3, T, S), (3, 1, S), (2, 3, T, S), (2, 1, T, S), (2, 3, T, 1)])
+def test_a_bias_is_only_indexed(shape: tuple[int, ...]) -> None:
+    """The kernels for CUDA refuse any other operation on a tensor that requires a gradient."""
+    element = _element_of(torch.randn(shape, requires_grad=True))
+    indices = [torch.tensor([i]) for i in (1, 2, 3, 0)]
+    with Recorder() as recorder:
+        element(*indices)
+    assert recorder.names == ["aten::index.Tensor"]
 
 
 @pytest.mark.parametrize("sizes", [(3, 0), (0, 3)], ids=["no keys", "no queries"])
