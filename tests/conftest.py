@@ -62,6 +62,7 @@ SLOW = (
     "testing/test_mutants.py",
     "testing/test_museum.py",
     "study/",
+    "extras/",
     "trained/test_attention_maps.py",
     "trained/test_model.py",
     "trained/test_part_weights.py",

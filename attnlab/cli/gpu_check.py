@@ -33,7 +33,7 @@ def main(arguments: Namespace) -> int:
     import torch
 
     from attnlab.extras.gpu_check import STEPS
-    from attnlab.extras.gpu_check.page import write
+    from attnlab.extras.gpu_check.page import table, write
     from attnlab.extras.gpu_check.runner import run
 
     if not arguments.minutes > 0:
@@ -48,6 +48,6 @@ def main(arguments: Namespace) -> int:
     folder = Path(arguments.out or f"reports/gpu/{re.sub('[^a-z0-9]+', '-', card.lower()).strip('-')}")
     steps = [step for step in STEPS if not arguments.only or step.name in arguments.only]
     results = run(steps, folder=folder, seconds=60 * arguments.minutes, rehearse=arguments.rehearse, notice=print_text)
-    print_text(write(results, STEPS))
-    print_text(f"written: {relative(folder)}")
+    print(table(results, STEPS))
+    print_text(f"written: {relative(write(results, STEPS))}")
     return 0 if all(row["state"] in ("done", "refused") for row in results.rows.values()) else 1

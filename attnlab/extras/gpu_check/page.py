@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from attnlab._util.files import replacing
 from attnlab._util.text_table import format_table
@@ -15,19 +16,29 @@ WIDTH = 80
 Summary = tuple[str, str]  # what, measured
 
 
-def write(results: Results, steps: Sequence[Step]) -> str:
-    """Write the page beside the results, and return its table."""
-    table = format_table(["measured", "result"], summary(results, steps), width=WIDTH, wrap=["measured", "result"])
+def write(results: Results, steps: Sequence[Step]) -> Path:
+    """Write the page beside the results, and return its path."""
+    path = results.path.parent / PAGE
+    with replacing(path) as temporary:
+        temporary.write_text(text(results, steps), encoding="utf-8")
+    return path
+
+
+def text(results: Results, steps: Sequence[Step]) -> str:
+    """Return the page as Markdown."""
     card = next((row["card"] for row in results.of("card") if "card" in row), "this machine")
-    parts = [
-        f"# attnlab on {card}",
-        "Written by `attnlab gpu-check`; `results.jsonl` has every figure.",
-        "```\n" + table + "\n```",
-    ]
+    intro = (
+        "Written by `attnlab gpu-check`; `results.jsonl` has every figure. The times as fast (x) are ratios of medians over "
+        "rounds in which both take turns."
+    )
+    parts = [f"# attnlab on {card}", intro, f"```\n{table(results, steps)}\n```"]
     parts += [_section(step, results.of(step.name)) for step in steps if results.of(step.name)]
-    with replacing(results.path.parent / PAGE) as temporary:
-        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return table
+    return "\n\n".join(parts) + "\n"
+
+
+def table(results: Results, steps: Sequence[Step]) -> str:
+    """Return the summary as a table of at most 40 lines."""
+    return format_table(["measured", "result"], summary(results, steps), width=WIDTH, wrap=["measured", "result"])
 
 
 def summary(results: Results, steps: Sequence[Step]) -> list[Summary]:
@@ -60,11 +71,10 @@ Rows = dict[str, Values]  # case -> its values
 
 
 def _card(rows: Rows) -> list[Summary]:
-    names = ("card", "driver", "torch", "triton", "xformers")
     seen = rows.get("versions", {})
-    versions = [str(seen[name]) for name in names if name in seen]
+    versions = [f"{name} {seen[name]}".removeprefix("card ") for name in ("card", "driver", "torch") if name in seen]
     rates = [f"{name.removeprefix('product ')} {row['tflops']:.3g}" for name, row in rows.items() if "tflops" in row]
-    found = [("card, driver, versions", ", ".join(versions))] if versions else []
+    found = [("card", ", ".join(versions))] if versions else []
     found += [("products, TFLOP/s", ", ".join(rates))] if rates else []
     return found + [("copies, TB/s", f"{row['tb_per_s']:.3g}") for row in rows.values() if "tb_per_s" in row]
 
@@ -85,10 +95,7 @@ def _memory(rows: Rows) -> list[Summary]:
 
 def _steps(rows: Rows) -> list[Summary]:
     of_peak = {case: f"{row['share_of_peak']:.0%} of peak" for case, row in rows.items()}
-    return [
-        (case, f"{row['ms']:.3g} ms, {row['times_as_fast']:.2f} times as fast as plain PyTorch, {of_peak[case]}")
-        for case, row in rows.items()
-    ]
+    return [(case, f"{row['ms']:.3g} ms, {row['times_as_fast']:.2f} x plain, {of_peak[case]}") for case, row in rows.items()]
 
 
 def _sparse(rows: Rows) -> list[Summary]:
@@ -100,9 +107,8 @@ def _sparse(rows: Rows) -> list[Summary]:
         for length in lengths[-1:]:
             ours, dense = times[variant, backend, length], times["dense", "sdpa", length]
             ratio, memory = dense["ms"] / ours["ms"], ours["peak_mib"] / max(dense["peak_mib"], 1e-9)
-            found.append(
-                (f"{variant}, {backend}, {int(length):,}", f"{ratio:.2f} times as fast as dense, {memory:.2f} of its memory")
-            )
+            name = f"{variant}, {backend}, {int(length):,}"
+            found.append((name, f"{ratio:.2f} x dense, {memory:.2f} of its memory"))
     return found
 
 
@@ -110,7 +116,7 @@ def _several(rows: Rows) -> list[Summary]:
     found = []
     for case, row in rows.items():
         factors = [f"{value:.2f}" for name, value in row.items() if name.startswith("times")]
-        found.append((case, f"{' / '.join(factors)} times as many steps"))
+        found.append((case, f"{' / '.join(factors)} x one after another"))
     return found
 
 

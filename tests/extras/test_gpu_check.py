@@ -1,0 +1,222 @@
+"""Tests of `attnlab gpu-check`: limits, failures and resuming with small steps, the rehearsal, and the committed pages."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab.cli.main import main
+from attnlab.errors import UserError
+from attnlab.extras.gpu_check import STEPS, page
+from attnlab.extras.gpu_check.runner import FILE, Results, run
+from attnlab.extras.gpu_check.step import Case, Setting, StandIn, Step, Values
+from tests.support.paths import ROOT
+
+SOON = 600.0  # seconds, as if there were no limit
+
+
+def log(setting: Setting, name: str) -> None:
+    with (setting.folder / "log").open("a") as file:
+        file.write(f"{name} {os.getpid()}\n")
+
+
+def measured(setting: Setting, name: str) -> Values:
+    log(setting, name)
+    return {"value": 1.5}
+
+
+def raising(setting: Setting, error: Exception) -> Values:
+    log(setting, type(error).__name__)
+    raise error
+
+
+def hanging(setting: Setting) -> Values:
+    log(setting, "hanging")
+    time.sleep(SOON)
+    return {}
+
+
+def killed(setting: Setting) -> Values:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def first_cases(setting: Setting) -> Iterator[Case]:
+    yield Case("good", partial(measured, setting, "good"))
+    yield Case("refused", partial(raising, setting, UserError("not here")))
+    yield Case("failing", partial(raising, setting, ValueError("no such kernel")))
+    yield Case("killed", partial(killed, setting))
+    yield Case("after", partial(measured, setting, "after"))
+
+
+def hanging_cases(setting: Setting) -> Iterator[Case]:
+    yield Case("before", partial(measured, setting, "before"))
+    yield Case("hangs", partial(hanging, setting))
+    yield Case("never reached", partial(measured, setting, "never reached"))
+
+
+def many_cases(setting: Setting) -> Iterator[Case]:
+    yield from (Case(str(i), partial(measured, setting, str(i))) for i in range(6))
+
+
+FIRST = Step("first", "First", SOON, first_cases)
+HANGING = Step("hanging", "Hanging", 4.0, hanging_cases)
+LAST = Step("last", "Last", SOON, many_cases, processes=2)
+
+
+def go(folder: Path, *steps: Step, seconds: float = SOON) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """Run steps; return the states of their cases, and what was printed."""
+    lines: list[str] = []
+    results = run(steps, folder=folder, seconds=seconds, rehearse=True, notice=lines.append)
+    return {key: row["state"] for key, row in results.rows.items()}, lines
+
+
+def test_every_case_has_a_row_whatever_happens_to_it(tmp_path: Path) -> None:
+    states, lines = go(tmp_path, FIRST)
+    assert {case: state for (_, case), state in states.items()} == {
+        "good": "done",
+        "refused": "refused",
+        "failing": "failed",
+        "killed": "failed",
+        "after": "done",
+    }
+    rows = {row["case"]: row for row in Results.load(tmp_path).of("first")}
+    assert rows["good"]["value"] == 1.5
+    assert rows["refused"]["reason"] == "not here"
+    assert "no such kernel" in rows["failing"]["reason"] and "raising" in rows["failing"]["traceback"]
+    assert "SIGKILL" in rows["killed"]["reason"]
+    assert len(lines) == 5
+
+
+def test_a_step_that_hangs_ends_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> None:
+    states, lines = go(tmp_path, HANGING, LAST)
+    assert states["hanging", "before"] == "done" and states["hanging", "hangs"] == "timed_out"
+    assert ("hanging", "never reached") not in states
+    assert any("1 of 3 cases were not reached" in line for line in lines)
+    assert [state for (step, _), state in states.items() if step == "last"] == ["done"] * 6
+
+
+def test_no_step_begins_after_the_end(tmp_path: Path) -> None:
+    states, lines = go(tmp_path, HANGING, LAST, seconds=3.0)
+    assert states["hanging", "hangs"] == "timed_out"
+    assert "last: no time is left" in lines
+
+
+def test_a_second_call_runs_what_has_no_result(tmp_path: Path) -> None:
+    go(tmp_path, FIRST)
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"step": "first", "case": "good", "sta')  # cut off by the end of the first call
+    began = len((tmp_path / "log").read_text().splitlines())
+    states, _ = go(tmp_path, FIRST)
+    again = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()[began:]]
+    assert again == ["ValueError"], "failed cases run again, others do not"
+    assert states["first", "good"] == "done"
+
+
+class Unusable(StandIn):
+    """A device that every error leaves unusable."""
+
+    def failed(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("card", [StandIn, Unusable])
+def test_a_case_after_an_error_of_the_device_has_a_new_process(
+    card: type[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step("first", "First", SOON, broken_cases if card is Unusable else failing_cases)
+    go(tmp_path, step)
+    processes = dict(line.split() for line in (tmp_path / "log").read_text().splitlines())
+    assert (processes["ValueError"] == processes["after"]) == (card is StandIn)
+
+
+def failing_cases(setting: Setting) -> Iterator[Case]:
+    yield Case("failing", partial(raising, setting, ValueError("no such kernel")))
+    yield Case("after", partial(measured, setting, "after"))
+
+
+def broken_cases(setting: Setting) -> Iterator[Case]:
+    vars(setting)["card"] = Unusable()
+    yield from failing_cases(setting)
+
+
+def test_every_step_is_summarized() -> None:
+    assert [step.name for step in STEPS] == list(page.SUMMARIES)
+
+
+def test_a_rehearsal_runs_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu-check", "--rehearse", "--out", str(tmp_path)]) == 0
+    results = Results.load(tmp_path)
+    assert {row["state"] for row in results.rows.values()} <= {"done", "refused"}
+    for step in STEPS:
+        assert any(row["state"] == "done" for row in results.of(step.name)), step.name
+    table = page.table(results, STEPS).splitlines()
+    assert len(table) <= 40 and max(map(len, table)) <= 80
+    assert table == [line.rstrip() for line in capsys.readouterr().out.splitlines()][-len(table) - 1 : -1]
+    assert (tmp_path / "headline.csv").read_text().startswith("step,seconds,metric,value\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "memroy", "--rehearse"], "did you mean 'memory'"),
+        (["--minutes", "0", "--rehearse"], "above 0"),
+        ([], "CUDA"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["gpu-check", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+PAGES = sorted((ROOT / "reports" / "gpu").glob("*/" + FILE))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.parent.name for path in PAGES])
+def test_a_committed_page_is_that_of_its_results(path: Path) -> None:
+    assert (path.parent / page.PAGE).read_text(encoding="utf-8") == page.text(Results.load(path.parent), STEPS)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert json.loads(line)["state"] in ("done", "refused", "failed", "timed_out")
+
+
+def test_the_numbers_of_the_documentation_are_those_of_the_page() -> None:
+    rows = Results.load(ROOT / "reports" / "gpu" / "nvidia-h200").rows
+    prose = " ".join((ROOT / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8").split())
+
+    def values(step: str, field: str) -> dict[str, float]:
+        return {case: row[field] for (name, case), row in rows.items() if name == step and field in row}
+
+    errors = [max(values("agreement", kind).values()) for kind in ("float64", "float32", "bfloat16")]
+    memory, ratios = values("memory", "ratio").values(), values("step", "times_as_fast")
+    step, layer = values("step", "ms"), values("sparse", "ms")
+
+    def speed(variant: str, length: int) -> float:
+        return layer[f"dense, sdpa, {length}"] / layer[f"{variant}, xformers, {length}"]
+
+    uncompiled = [ratio for case, ratio in ratios.items() if "compiled" not in case]
+    processes = rows["several", "processes, width 64"]
+    several = [processes[f"times_{n}"] for n in (2, 4, 8)]
+    sentences = [
+        "up to {:.2g} in float64, {:.2g} in float32 and {:.2g} in bfloat16".format(*errors),
+        f"{min(memory):.3f} to {max(memory):.3f} times the memory",
+        f"{min(uncompiled):.2f} to {max(uncompiled):.2f} times as fast",
+        f"`strided_sparse` is {speed('strided_sparse', 65536):.1f} times as fast",
+        f"`fixed_sparse` {speed('fixed_sparse', 65536):.1f} times",
+        f"{speed('strided_sparse', 4096):.2f} and {speed('fixed_sparse', 4096):.2f} times as fast",
+        f"took {step['12 x 768, bf16 compiled']:.0f} ms instead of {step['12 x 768, bf16']:.0f}",
+        f"took {step['12 x 256, bf16 compiled']:.0f} ms instead of {step['12 x 256, bf16']:.0f}",
+        "took {:.1f}, {:.1f} and {:.1f} times as many steps".format(*several),
+        f"take {several[-1]:.1f} times as many steps",
+    ]
+    assert [sentence for sentence in sentences if sentence not in prose] == []
+    assert speed("strided_sparse", 8192) < 1 < speed("strided_sparse", 16384)
