@@ -21,7 +21,6 @@ EXCEPTIONS = {
         "pytest -m exhaustive tests/test_published_patterns.py",
         'python3 -m pytest -m gpu tests/testing/test_contract.py -k "(dense or sparse) and (none or rotary)"',
     ),
-    "needs a GPU; tests/extras/test_gpu_check.py rehearses it": ("attnlab gpu-check",),
     "prepares 50,000 reviews for half a minute; here the study is planned": (
         "ATTNLAB_DATA=/path/to/archives attnlab run ablations/imdb-cpu.yaml",
     ),
