@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
 from attnlab.report.control import plot_label
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.plots.heat import heat_map
-from attnlab.report.plots.learning import MAX_CELLS, learning_curves
+from attnlab.report.plots.learning import MAX_CELLS
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.svg import fits_title
 from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
@@ -21,9 +20,6 @@ from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
 from attnlab.stats.simultaneous import simultaneous_interval
-
-if TYPE_CHECKING:
-    import pandas
 
 MAX_HEAT_MAPS = 6
 MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier to read
@@ -104,27 +100,6 @@ def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     threshold = spec.estimator.threshold
     note += "" if threshold is None else f"; line: {threshold:g}"
     return [Figure("seeds.svg", title, seed_plot(rows, title=title, note=note, joined=joined, threshold=threshold))]
-
-
-def draw_learning_curves(
-    cells: Sequence[CellSummary],
-    records: Sequence[Mapping[str, Any]],
-    curves: pandas.DataFrame,
-    *,
-    spec: ComparisonSpec,
-    colors: Mapping[str, str],
-) -> list[Figure]:
-    """Draw the curves of the compared runs, as far as there are any.
-
-    Args:
-        cells: In the report's order.
-        records: The compared runs.
-        curves: As `attnlab.load_curves` returns them.
-        spec: The comparison that the study makes.
-        colors: Cell -> color.
-    """
-    drawn = learning_curves(cells, records, curves, spec=spec, colors=colors)
-    return [Figure(f"{file}.svg", title, svg) for file, title, svg in drawn]
 
 
 def draw_tradeoffs(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:

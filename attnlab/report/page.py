@@ -12,16 +12,11 @@ from attnlab._util.run_state import RunState
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude
 from attnlab.report.export import export
-from attnlab.report.figures import (
-    cell_colors,
-    draw_differences,
-    draw_heat_maps,
-    draw_learning_curves,
-    draw_tradeoffs,
-)
+from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
 from attnlab.report.interval_notes import item_notes
 from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
+from attnlab.report.plots.learning import learning_curves, learning_panels
 from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
@@ -34,10 +29,7 @@ from attnlab.report.wording import better, count, describe_baselines, describe_t
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.corrections import Choice
-from attnlab.stats.search import (
-    NOT_CONFIRMED,
-    RunRecord,
-)
+from attnlab.stats.search import NOT_CONFIRMED, RunRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -185,7 +177,7 @@ def _learning_section(
     spec: ComparisonSpec,
     colors: Mapping[str, str],
 ) -> PageSection | None:
-    plots = draw_learning_curves(cells, runs_at_best(records, cells, spec), curves, spec=spec, colors=colors)
+    plots = learning_curves(learning_panels(cells, runs_at_best(records, cells, spec), curves, spec=spec, colors=colors))
     about = [note] if (note := spec.estimator.words.runs) else []
     return PageSection("Learning curves", about, plots=plots) if plots else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from attnlab.config.command import CURVE
 from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
 from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
+from attnlab.report.section import Figure
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 
 if TYPE_CHECKING:
@@ -53,25 +54,14 @@ def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
     return [f"valid/{spec.metric}", "train/loss", *printed[:MAX_PRINTED]]
 
 
-def learning_curves(
-    cells: Sequence[CellSummary],
-    records: Sequence[Mapping[str, Any]],
-    points: pandas.DataFrame,
-    *,
-    spec: ComparisonSpec,
-    colors: Mapping[str, str],
-) -> list[tuple[str, str, str]]:
-    """Draw the curves of `drawn_curves`; the arguments are those of `learning_panels`.
-
-    Returns:
-        (file name without extension, title, SVG) of each plot.
-    """
+def learning_curves(panels: Iterable[CurvePanel]) -> list[Figure]:
+    """Draw the plots of `learning_panels`."""
     plots, drawn = [], Counter[str]()
-    for panel in learning_panels(cells, records, points, spec=spec, colors=colors):
+    for panel in panels:
         name = panel.metric.replace("/", "-") + (f"-{drawn[panel.metric]}" if panel.panel else "")
         drawn[panel.metric] += 1
         svg_text = curve_plot(panel.curves, title=panel.title, note=panel.note, name=name, limits=panel.limits)
-        plots.append((name, panel.title, svg_text))
+        plots.append(Figure(f"{name}.svg", panel.title, svg_text))
     return plots
 
 
