@@ -147,7 +147,7 @@ def _chosen(cell: CellSummary) -> str:
 
 
 def _in_metric(cell: CellSummary) -> str:
-    return cell.difference.format_mean() if cell.difference else ""
+    return cell.difference.format(short=True) if cell.difference else ""
 
 
 def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:

@@ -80,10 +80,11 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bo
         baseline, comma = baselines.pop(), ""
     else:
         same = shared_axes(spec)
-        baseline, comma = (f"{_baseline_values(spec)} at the same {same}", ",") if same else (_baseline_values(spec), "")
+        values = _values(spec.baseline)
+        baseline, comma = (f"{values} at the same {same}", ",") if same else (values, "")
     number = f"{len(compared)} cells compared with {baseline}"
     if any(cell.further for cell in cells):
-        number, comma = f"{len(compared)} comparisons with {_all_baselines(spec)}", ","
+        number, comma = f"{len(compared)} comparisons with {' and '.join(map(_values, spec.baselines))}", ","
     if len(inconclusive) == len(compared):
         none = Strong("is shown to be better, worse or equivalent")
         return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
@@ -133,7 +134,7 @@ def _result(cell: CellSummary) -> str:
     """Return a cell's conclusive result as in "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
     assert cell.difference is not None and cell.verdict is not None
     if cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE):
-        text = f"{cell.name}{_by(cell)}, p {format_p_value(cell.difference.p_holm, equals=True)}"
+        text = f"{cell.name}{cell.difference.format_size()}, p {format_p_value(cell.difference.p_holm, equals=True)}"
     elif cell.verdict.kind is VerdictKind.EQUIVALENT and cell.difference.interval.mean:
         text = f"{cell.name}, {_signed_difference(cell)}"
     else:
@@ -149,7 +150,7 @@ def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
     conditions = "".join(f", {condition}" for condition in describe_conditions(cell.verdict))
     if kind in (VerdictKind.BETTER, VerdictKind.WORSE):
         p = format_p_value(cell.difference.p_holm, equals=True)
-        size = f" {baseline}{_by(cell)} (p {p}, {seeds}){conditions}"
+        size = f" {baseline}{cell.difference.format_size()} (p {p}, {seeds}){conditions}"
         return [f"{name} ", Strong(f"is {kind} than"), size]
     difference = f"({_signed_difference(cell)}, {seeds})"
     if kind is VerdictKind.EQUIVALENT:
@@ -253,25 +254,11 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
     return Summary(first, [f"The baseline has {where}."])
 
 
-def _by(cell: CellSummary) -> str:
-    """Return the size of a difference as in " by 0.0120 ± 0.0030"; of an exact one, which has a sign, after a comma."""
-    assert cell.difference is not None
-    return cell.difference.format_size()
-
-
 def _signed_difference(cell: CellSummary) -> str:
     if cell.difference is None:
         return ""
     simultaneous = format_simultaneous(cell.difference)
     return cell.difference.format() + (f", {simultaneous}" if simultaneous else "")
-
-
-def _baseline_values(spec: ComparisonSpec) -> str:
-    return _values(spec.baseline)
-
-
-def _all_baselines(spec: ComparisonSpec) -> str:
-    return " and ".join(map(_values, spec.baselines))
 
 
 def _values(baseline: Mapping[str, Any]) -> str:

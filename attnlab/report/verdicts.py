@@ -204,7 +204,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
 
 def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[str]]:
     """Return notes on verdicts, equivalence and looks; empty lists for exact tests, which have notes of their estimator."""
-    if not spec.estimator.is_mean:
+    if spec.estimator.is_exact:
         return [], [], []
     margin = spec.margin or 0
     level = (

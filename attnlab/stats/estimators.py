@@ -6,7 +6,6 @@ A mean is compared by paired t-tests (`attnlab.stats.paired`), also at the optim
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -49,7 +48,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Estimator(ABC):
+class Estimator:
     """The number that summarizes the seeds of a cell.
 
     Attributes:
@@ -58,10 +57,12 @@ class Estimator(ABC):
         direction: "min" where smaller scores are better, else "max".
         threshold: The score that solves the task; None if the estimator takes none.
         sweep: Dotted path of the hyperparameter at whose optimum cells are compared, such as `train.lr`; else "".
-        is_mean: Differences are differences of means: they have t-tests, trends over levels, effects and pooled means.
+        is_exact: Tests are exact: a few seeds cannot be significant, and verdicts are not predicted. Else they are t-tests.
+        is_mean: Differences are differences of means: they have trends over levels, effects and pooled means.
         in_unit: Differences have the unit of the metric, as the scores of single seeds have.
         has_equivalence: Cells can be equivalent within a margin.
         takes_threshold: The estimator has a threshold.
+        is_rate: Values are rates, of which larger ones are better whatever the direction of the metric.
         lost_states: States of runs without a score. A diverged run has one where divergence is an outcome.
         templates: Its words.
         references: Keys of the references of an exact test, for a paper (`attnlab.report.paper.references`).
@@ -73,10 +74,12 @@ class Estimator(ABC):
     sweep: str = ""
 
     name: ClassVar[str] = "mean"
+    is_exact: ClassVar[bool] = False
     is_mean: ClassVar[bool] = True
     in_unit: ClassVar[bool] = True
     has_equivalence: ClassVar[bool] = True
     takes_threshold: ClassVar[bool] = False
+    is_rate: ClassVar[bool] = False
     lost_states: ClassVar[tuple[RunState, ...]] = LOST_STATES
     templates: ClassVar[Words] = Words()
     references: ClassVar[tuple[str, ...]] = ()
@@ -103,11 +106,10 @@ class Estimator(ABC):
         means = [paired.interval([*cell.values.values()], looks=looks) if cell.values else None for cell in cells]
         return [replace(cell, value=mean) for cell, mean in zip(cells, means, strict=True)]
 
-    @abstractmethod
     def compare(
         self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
     ) -> Difference | None:
-        """Compare the scores of a cell with those of its baseline.
+        """Compare the scores of a cell with those of its baseline: by default, by a paired t-test.
 
         Args:
             cell: Seed -> score.
@@ -118,6 +120,7 @@ class Estimator(ABC):
         Returns:
             The difference, not yet corrected over its table; None if the two share no seed.
         """
+        return paired.difference(cell, baseline, margin=margin, looks=looks)
 
     def problem(self, cell: CellSummary) -> str:
         """Return the reason why a cell whose runs completed has no value; "" if it has one."""
@@ -125,8 +128,8 @@ class Estimator(ABC):
 
     @property
     def value_direction(self) -> str:
-        """The direction of values: "max" if larger ones are better, whatever the direction of the metric."""
-        return self.direction
+        """The direction of values: "min" if smaller ones are better, else "max"."""
+        return "max" if self.is_rate else self.direction
 
     @property
     def difference_direction(self) -> str:
@@ -175,13 +178,7 @@ class Estimator(ABC):
 
 
 class Mean(Estimator):
-    """The mean over seeds, compared by paired t-tests."""
-
-    def compare(
-        self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
-    ) -> Difference | None:
-        """Compare by a t-test."""
-        return paired.difference(cell, baseline, margin=margin, looks=looks)
+    """The mean over seeds."""
 
 
 class FittedOptimum(Estimator):
@@ -219,16 +216,14 @@ class FittedOptimum(Estimator):
     def compare(
         self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
     ) -> Difference | None:
-        """Compare by a t-test. An optimum is computed from several runs, which adds up their noise."""
+        # an optimum is computed from several runs, which adds up their noise
         scales = {seed: SWEPT_NOISE * abs(value) for seed, value in cell.items()}
         return paired.difference(cell, baseline, margin=margin, looks=looks, scales=scales)
 
     def problem(self, cell: CellSummary) -> str:
-        """Return the reason why the curve has no optimum."""
         return describe_problem(cell.curve, self.sweep) if cell.curve else ""
 
     def format(self, cell: CellSummary) -> str:
-        """Format the mean at the optimum; "no fitted optimum" without one."""
         return self.words.missing if self.problem(cell) else super().format(cell)
 
     def columns(self, cell: CellSummary) -> dict[str, Any]:

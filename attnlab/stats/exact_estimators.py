@@ -27,7 +27,6 @@ Reference:
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,35 +59,20 @@ EXACT: Mapping[str, str] = {
 class ExactDifference(Difference):
     """A cell compared with its baseline by an exact test, over the seeds of which both completed or diverged.
 
+    It has no standard deviation and no effect size. Equal scores at the limits of a task do not make two cells identical.
     `interval` has the median of the differences, in the metric's unit; the solve rate of the cell minus that of the baseline;
     or the probability of superiority, between 0 and 1.
 
     Attributes:
         estimator: The estimator.
-        pairs: (score of the cell, score of the baseline) of each seed; infinite for a diverged run (`Exact.worst_score`).
+        pairs: (score of the cell, score of the baseline) of each seed; infinite for a diverged run.
     """
 
     estimator: Exact
     pairs: tuple[tuple[float, float], ...]
 
     @property
-    def null(self) -> float:
-        """The value of the estimate without a difference."""
-        return self.estimator.null
-
-    @property
-    def effect_size(self) -> None:
-        """None: Hedges' g is defined for means."""
-        return None
-
-    @property
-    def identical(self) -> bool:
-        """False: equal scores at the limits of a task do not show that two cells agree."""
-        return False
-
-    @property
     def has_equal_scores(self) -> bool:
-        """True if the cell and its baseline have the same score in each seed."""
         return not any(self.gaps)
 
     @property
@@ -115,7 +99,6 @@ class ExactDifference(Difference):
 
     @property
     def may_be_repeated(self) -> bool:
-        """True if all of several seeds have the same finite difference, to within the noise, and it is not zero."""
         gaps = self.gaps
         if self.estimator.takes_threshold:
             return False  # that all seeds reach it, or none, is an ordinary result
@@ -124,28 +107,19 @@ class ExactDifference(Difference):
         return paired.agree(gaps, [paired.noise(*pair) for pair in self.pairs])
 
     def ends_at(self, level: float) -> Ends:
-        """Return the ends of the interval that misses the truth with probability `level`, at all looks together."""
         return self.estimator.estimate(self, level_at(level / 2, self.looks, len(self.pairs)))[1]
 
     def fewest_seeds(self, numbers: Iterable[int]) -> int | None:
-        """Return the first of these numbers of seeds with which some result would be conclusive; None if there is none."""
         return self.estimator.fewest_seeds(comparisons=self.comparisons, looks=self.looks, numbers=numbers)
 
-    def format(self) -> str:
-        """Format the estimate with its interval and sign, as in "+0.80 [+0.11, +0.99]"."""
+    def format(self, *, short: bool = False) -> str:
         return self.estimator.format_difference(self)
 
     def format_ends(self, interval: Interval) -> str:
-        """Format the ends of an interval of this difference, as in "[+0.11, +0.99]"; "" without ends."""
         return self.estimator.format_ends(interval).lstrip()
 
     def format_size(self) -> str:
-        """Format the size after the name of a cell; it has a sign, and a comma before it."""
-        return f", {self.format()}"
-
-    def format_mean(self) -> str:
-        """Format the estimate with its interval."""
-        return self.format()
+        return f", {self.format()}"  # which has a sign
 
 
 def _gap(cell: float, baseline: float) -> float:
@@ -163,23 +137,18 @@ class Exact(Estimator):
         has_sign: Differences are written with a sign.
     """
 
-    is_mean = False
+    is_exact, is_mean = True, False
     lost_states = OUTCOMELESS_STATES
     null: ClassVar[float] = 0.0
     digits: ClassVar[int] = 2
     has_sign: ClassVar[bool] = True
 
-    @property
-    def worst_score(self) -> float:
-        """The score of a diverged run: infinite, and worse than any other."""
-        return math.inf if self.direction == "min" else -math.inf
-
     def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
         """Fill in the scores of each cell and their estimate; the mean is kept without an interval."""
-        evaluated = []
+        evaluated, worst = [], math.inf if self.direction == "min" else -math.inf
         for cell in super().evaluate(cells, runs, None):
             diverged = {int(run["seed"]) for run in runs[cell.name] if state_of(run, self.metric) == RunState.DIVERGED}
-            scores = {**cell.values, **dict.fromkeys(sorted(diverged - cell.values.keys()), self.worst_score)}
+            scores = {**cell.values, **dict.fromkeys(sorted(diverged - cell.values.keys()), worst)}
             estimate = self.summarize([*scores.values()], looks=looks) if scores else None
             value = cell.value and replace(cell.value, low=None, high=None)
             evaluated.append(replace(cell, value=value, scores=scores, estimate=estimate))
@@ -189,7 +158,7 @@ class Exact(Estimator):
         """Return the number of a single cell with its exact 95 % interval: by default the median.
 
         Args:
-            scores: One per seed, `worst_score` for one that diverged; at least one.
+            scores: One per seed, infinite for one that diverged; at least one.
             looks: Widen the interval so that it covers the true value at all of these looks together.
         """
         tail = level_at(LEVEL / 2, looks, len(scores))
@@ -198,13 +167,14 @@ class Exact(Estimator):
     def compare(
         self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
     ) -> ExactDifference | None:
-        """Compare by an exact test; seeds that diverged have `worst_score`."""
         pairs = tuple((cell[seed], baseline[seed]) for seed in sorted(cell.keys() & baseline.keys()))
         if not pairs:
             return None
         n = len(pairs)
         looks = looks and looks.extend_to(n)
-        untested = ExactDifference(ExactInterval(n, 0.0), margin=margin, looks=looks, estimator=self, pairs=pairs)
+        untested = ExactDifference(
+            ExactInterval(n, 0.0), margin=margin, looks=looks, null=self.null, estimator=self, pairs=pairs
+        )
         estimate, ends = self.estimate(untested, level_at(LEVEL / 2, looks, n))
         untested = replace(untested, interval=ExactInterval(n, estimate, None, *ends))
         if n < 2 or (looks and looks.announced and n < looks.first):
@@ -216,11 +186,10 @@ class Exact(Estimator):
         near = max(self.one_sided_p(untested, -margin, above=True), self.one_sided_p(untested, margin, above=False))
         return replace(untested, p=p, p_equivalent=adjusted_p(near, looks, n))
 
-    @abstractmethod
     def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
         """Return the estimate of a difference and the ends of its interval, each missed with probability `tail`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
         """Return the one-sided p-value against a difference beyond a limit, not corrected for looks.
 
@@ -229,6 +198,7 @@ class Exact(Estimator):
             limit: The tested value.
             above: Test whether the true difference lies above the limit, rather than below it.
         """
+        raise NotImplementedError
 
     def smallest_p(self, n: int) -> float:
         """Return the smallest two-sided p-value that any scores of `n` seeds can have."""
@@ -329,11 +299,9 @@ class Median(Exact):
     )
 
     def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        """Return the median of the differences."""
         return median(difference.gaps), median_interval(difference.gaps, tail) or (None, None)
 
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        """Return the p-value of the sign test."""
         beyond = sum(gap > limit if above else gap < limit for gap in difference.gaps)
         return sign_test_p(beyond, len(difference.pairs))
 
@@ -346,7 +314,7 @@ class SolveRate(Exact):
     """The share of seeds whose score reaches the threshold."""
 
     name = "solve_rate"
-    takes_threshold = True
+    takes_threshold = is_rate = True
     in_unit = False
     references = ("barnard1947", "chan1998", "clopper1934")
     templates = Words(
@@ -362,11 +330,6 @@ class SolveRate(Exact):
         diverged="it does not solve the task",
     )
 
-    @property
-    def value_direction(self) -> str:
-        """Larger rates are better."""
-        return "max"
-
     def solves(self, score: float) -> bool:
         """Return True if the score of a run reaches the threshold."""
         assert self.threshold is not None
@@ -378,27 +341,22 @@ class SolveRate(Exact):
         return first, second
 
     def summarize(self, scores: Sequence[float], *, looks: Looks | None = None) -> ExactInterval:
-        """Return the solve rate with the interval of Clopper and Pearson."""
         n, solved = len(scores), sum(map(self.solves, scores))
         ends = clopper_pearson(solved, n, level_at(LEVEL / 2, looks, n))
         return ExactInterval(n, solved / n, None, *ends, solved=solved)
 
     def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        """Return the difference of the rates."""
         (cell, baseline), n = self.solved(difference), len(difference.pairs)
         return (cell - baseline) / n, interval_of_difference(cell, baseline, n, tail)
 
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        """Return the p-value of the test of Barnard and Chan."""
         (cell, baseline), n = self.solved(difference), len(difference.pairs)
         return p_above(cell, baseline, n, limit) if above else p_above(baseline, cell, n, -limit)
 
     def smallest_p(self, n: int) -> float:
-        """Return the p-value of a cell that is solved in all seeds and a baseline that is solved in none."""
         return min(1.0, 2 * p_above(n, 0, n))
 
     def smallest_equivalent_p(self, n: int, margin: float) -> float:
-        """Return the p-value of two cells that are solved in all seeds."""
         return p_above(n, n, n, -margin)
 
     def format(self, cell: CellSummary) -> str:
@@ -412,32 +370,26 @@ class SolveRate(Exact):
         if threshold is None or not scores:
             return []
         if min(scores) >= 0 and max(scores) <= 1 < threshold <= 100:
-            return [
-                f"All scores in {self.metric} lie between 0 and 1, and the threshold of the solve rate is {threshold:g}: if it "
-                f"is meant in per cent, write {threshold / 100:g}."
-            ]
-        if 0 < threshold <= 1 < min(scores) and max(scores) <= 100:
-            return [
-                f"All scores in {self.metric} lie between 1 and 100, and the threshold of the solve rate is {threshold:g}: if "
-                f"the scores are in per cent, write {100 * threshold:g}."
-            ]
-        return []
+            limits, advice = "0 and 1", f"if it is meant in per cent, write {threshold / 100:g}"
+        elif 0 < threshold <= 1 < min(scores) and max(scores) <= 100:
+            limits, advice = "1 and 100", f"if the scores are in per cent, write {100 * threshold:g}"
+        else:
+            return []
+        about = f"All scores in {self.metric} lie between {limits}, and the threshold of the solve rate is {threshold:g}"
+        return [f"{about}: {advice}."]
 
     def margin_problem(self, margin: Any) -> str:
-        """Return why a margin is not a difference of rates."""
         if isinstance(margin, str):
             return f"expected a difference of solve rates, such as 0.3, got {margin}"
         too_wide = isinstance(margin, float) and margin >= 1
         return f"expected a difference of solve rates below 1, got {margin:g}" if too_wide else ""
 
     def margin_notes(self, margin: float | str | None) -> list[str]:
-        """Return a note on a wide margin."""
         if not isinstance(margin, float) or margin < WIDE_RATE:
             return []
         return [f"margin: {margin:g} of a solve rate, which is between 0 and 1, calls cells equivalent that differ greatly"]
 
     def stop_note(self, score: str, stop_at: float, *, compared: bool) -> str:
-        """Return a note on runs that end before they reach the threshold."""
         if score != self.metric or self.solves(stop_at):
             return ""
         return (
@@ -465,12 +417,10 @@ class Superiority(Exact):
     )
 
     def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        """Return the share of wins among the seeds in which the runs differ."""
         wins, losses = difference.wins
         return wins / (wins + losses) if wins + losses else 0.5, clopper_pearson(wins, wins + losses, tail)
 
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        """Return the p-value of the sign test."""
         wins, losses = difference.wins
         return sign_test_p(wins if above else losses, wins + losses)
 

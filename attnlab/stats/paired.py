@@ -114,6 +114,7 @@ class Difference:
         comparisons: Number of comparisons with a test in its table, this one included.
         skewness: That of the paired differences; None with fewer than `skewness.MIN_SEEDS` pairs or without a t-test.
         no_test: The reason why several pairs have no test; None if they have one.
+        null: The value of the estimate without a difference.
     """
 
     interval: Interval
@@ -127,11 +128,7 @@ class Difference:
     comparisons: int = 1
     skewness: float | None = None
     no_test: NoTest | None = None
-
-    @property
-    def null(self) -> float:
-        """The value of the estimate without a difference."""
-        return 0.0
+    null: float = 0.0
 
     @property
     def effect_size(self) -> float | None:
@@ -214,9 +211,9 @@ class Difference:
         """Return the first of these numbers of seeds with which some result would be conclusive: for a t-test, the first."""
         return next(iter(numbers), None)
 
-    def format(self) -> str:
-        """Format the difference with its interval and sign, as in "+0.0100 ± 0.0020"."""
-        return self.interval.format(sign=True)
+    def format(self, *, short: bool = False) -> str:
+        """Format the difference with its sign and interval, as in "+0.0100 ± 0.0020"; `short`: without the interval."""
+        return f"{self.interval.mean:+.4f}" if short else self.interval.format(sign=True)
 
     def format_ends(self, interval: Interval) -> str:
         """Format another interval of this difference, as in "± 0.0459"; "" without one."""
@@ -226,10 +223,6 @@ class Difference:
         """Format the size after the name of a cell, as in " by 0.0120 ± 0.0030"."""
         half_width = "" if self.interval.half_width is None else f" ± {format_metric(self.interval.half_width)}"
         return f" by {format_metric(abs(self.interval.mean))}{half_width}"
-
-    def format_mean(self) -> str:
-        """Format the difference without its interval, as in "+0.0120"."""
-        return f"{self.interval.mean:+.4f}"
 
 
 def describe_level(margin: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from attnlab.stats.exact_estimators import FARTHEST
@@ -22,7 +23,7 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
         max_seeds: The limit of ``--until-conclusive``; None: judge the study's own seeds.
     """
     comparisons = count_comparisons(plan)
-    if plan.estimator.is_mean or not comparisons:
+    if not plan.estimator.is_exact or not comparisons:
         return []
     return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]
 
@@ -50,7 +51,7 @@ def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> lis
     table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
     if max_seeds is not None:
         looks = Looks(max(2, seeds), max(2, seeds, max_seeds))
-        if plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
+        if _can_conclude(plan, comparisons, looks):
             return []
         needed = _smallest_limit(plan, comparisons, looks)
         ending = "" if needed is None else f"; the smallest --max-seeds that can is {needed}"
@@ -67,18 +68,19 @@ def _adaptive(plan: Plan, comparisons: int) -> str:
     """Return the smallest limit of ``--until-conclusive`` that can be conclusive if that is above its default."""
     first = max(2, len(plan.seeds))
     looks = Looks(first, max(first, MAX_SEEDS))
-    if plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=range(2, looks.last + 1)) is not None:
-        return ""
-    needed = _smallest_limit(plan, comparisons, looks)
+    needed = None if _can_conclude(plan, comparisons, looks) else _smallest_limit(plan, comparisons, looks)
     return "" if needed is None else f", and with --until-conclusive at least --max-seeds {needed}"
 
 
 def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
     """Return the smallest limit of announced looks whose last can be conclusive, above that of these looks."""
-    for last in range(looks.last + 1, 4 * looks.last + 1):
-        if plan.estimator.fewest_seeds(comparisons=comparisons, looks=Looks(looks.first, last), numbers=[last]) is not None:
-            return last
-    return None
+    limits = range(looks.last + 1, 4 * looks.last + 1)
+    return next((n for n in limits if _can_conclude(plan, comparisons, Looks(looks.first, n), numbers=[n])), None)
+
+
+def _can_conclude(plan: Plan, comparisons: int, looks: Looks, *, numbers: Iterable[int] = ()) -> bool:
+    numbers = numbers or range(2, looks.last + 1)
+    return plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=numbers) is not None
 
 
 def _equivalent(plan: Plan, max_seeds: int | None) -> list[str]:

@@ -150,7 +150,7 @@ def verdict_time(plan: Plan, pace: Pace, *, root: str | Path | None = None) -> V
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
-    total = count_comparisons(plan) if plan.estimator.is_mean else 0
+    total = 0 if plan.estimator.is_exact else count_comparisons(plan)
     result = _finished_result(plan, root)
     finished = Counter(row.cell for row in result.rows)
     if not total:

@@ -1,5 +1,8 @@
 """Tests of tables, pages and files of studies whose estimand is not the mean, and of fragile verdicts."""
 
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,8 @@ import pandas
 import pytest
 
 from attnlab.config.estimand import EstimandConfig
+from attnlab.planning.plan import plan
+from attnlab.registry import ESTIMATORS
 from attnlab.report import stored
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
@@ -17,7 +22,13 @@ from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.write import write
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.estimators import Estimator, Words
+from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.sequential import Looks
+from attnlab.stats.verdict import VerdictKind
+from attnlab.study.seed_notes import seed_notes
+from attnlab.tracking.tags import question
+from tests.planning.test_estimand import study as planned_study
 from tests.report.test_summary import ONE, study
 from tests.support.pages import changed_files
 
@@ -110,6 +121,63 @@ def test_a_page_of_solve_rates_is_written_stored_and_rendered_again(tmp_path: Pa
     assert again["info"].spec.estimand == RATE
     write(tmp_path / "b", **again)
     assert changed_files(tmp_path / "a", tmp_path / "b") == []
+
+
+class GeometricMean(Estimator):
+    """The geometric mean of the scores; cells are compared by the logarithm of the ratio of theirs."""
+
+    name = "geometric_mean"
+    is_mean = in_unit = False
+    difference_direction = property(lambda self: self.direction)  # type: ignore[assignment]
+    templates = Words(
+        description="the geometric mean of {metric}",
+        compared_by="{description}",
+        noun="geometric mean",
+        heading="geometric mean {metric}",
+        difference_heading="log ratio of {metric} to",
+        caption="geometric means with intervals over seeds",
+    )
+
+    def evaluate(self, cells: Sequence[CellSummary], runs: Any, looks: Looks | None) -> list[CellSummary]:
+        logs = super().evaluate([replace(cell, values=_logs(cell.values)) for cell in cells], runs, looks)
+        return [replace(cell, value=log.value and _exponential(log.value)) for cell, log in zip(cells, logs, strict=True)]
+
+    def compare(self, cell: Any, baseline: Any, **options: Any) -> Difference | None:
+        return super().compare(_logs(cell), _logs(baseline), **options)
+
+    def format(self, cell: CellSummary) -> str:
+        return f"{cell.value.mean:.3f}" if cell.value else cell.outcome
+
+
+def _logs(scores: Mapping[int, float]) -> dict[int, float]:
+    return {seed: math.log(score) for seed, score in scores.items()}
+
+
+def _exponential(log: Interval) -> Interval:
+    return Interval(log.n, math.exp(log.mean))
+
+
+def test_an_estimator_of_a_user_works_through_plan_table_verdict_and_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ESTIMATORS._registered, "geometric_mean", GeometricMean)
+    planned = plan(planned_study(estimand="geometric_mean"))
+    assert question(planned)["estimand"]["name"] == "geometric_mean" and seed_notes(planned) == []
+    spec = replace(SPEC, estimand=planned.estimand, margin=None)
+    cells, rows = table(spec)
+    expected = statistics.geometric_mean(run["recall"] for run in runs() if run["cell"] == "dense")
+    assert f"dense | {expected:.3f} | 5" in rows["dense"]
+    verdicts = {cell.name: cell.verdict.kind for cell in cells if cell.verdict}
+    assert verdicts["gru"] is VerdictKind.WORSE and verdicts["no_wo"] is VerdictKind.INCONCLUSIVE
+    gru = next(cell for cell in cells if cell.name == "gru")
+    assert gru.difference and gru.difference.interval.mean == pytest.approx(math.log(0.202 / 0.952), abs=1e-3)
+    curves = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+    page = write(tmp_path / "a", info=StudyInfo(spec, "study: recall\n"), runs=pandas.DataFrame(runs()), curves=curves)
+    assert "the geometric mean of recall" in page.overview and "geometric mean recall" in (tmp_path / "a/README.md").read_text()
+    assert "log ratio of recall to dense" in (tmp_path / "a/forest.svg").read_text()
+    write(tmp_path / "b", **stored.load(tmp_path / "a"))
+    assert changed_files(tmp_path / "a", tmp_path / "b") == []
+    write_papers(tmp_path / "a")
 
 
 SKEWED = [0.050, 0.052, 0.048, 0.051, 0.049, 0.001]

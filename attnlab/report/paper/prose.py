@@ -59,9 +59,9 @@ def _interval_clause(spec: ComparisonSpec, intervals: Iterable[Interval | None],
     """Return what stands after a value: the interval of that kind, or that there is none."""
     if all(interval is None or interval.low is None for interval in intervals):
         return "(no interval)"
-    if spec.estimator.is_mean:
-        return f"$\\pm$ half the width of {whose} 95\\,\\% $t$-interval over seeds"
-    return f"with {whose} exact 95\\,\\% interval over seeds in brackets"
+    if spec.estimator.is_exact:
+        return f"with {whose} exact 95\\,\\% interval over seeds in brackets"
+    return f"$\\pm$ half the width of {whose} 95\\,\\% $t$-interval over seeds"
 
 
 def _interval_of(differences: Iterable[Difference], spec: ComparisonSpec) -> str:
@@ -167,7 +167,7 @@ def forest_caption(differences: Sequence[Difference], cells: Sequence[CellSummar
     """Return the caption of a plot of differences or effects; `of` describes them."""
     seeds = describe_seeds([difference.interval.n for difference in differences])
     number = max((difference.comparisons for difference in differences), default=1)
-    kind = "$t$-intervals" if spec.estimator.is_mean else "exact intervals"
+    kind = "exact intervals" if spec.estimator.is_exact else "$t$-intervals"
     lines = f", thick lines 95\\,\\% {kind} over seeds" if any(d.interval.low is not None for d in differences) else ""
     lines += f", thin lines simultaneous intervals (Bonferroni over {number})" if lines and number > 1 else ""
     rings = "; rings are single seeds" if spec.estimator.in_unit else ""
@@ -266,7 +266,7 @@ def _statistics(
     priors = [difference.interval.prior for difference in differences if difference.interval.prior]
     family = "main effects, and separately over all interactions," if result else "comparisons"
     level = "5\\,\\%" if spec.margin is None else "5\\,\\% each for a difference and for equivalence"
-    if spec.estimator.is_mean:
+    if not spec.estimator.is_exact:
         what = (
             "Effects are least-squares estimates with seeds as blocks, tested over seeds"
             if result
