@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.processor import AVX2_ONLY
-from benchmarks.speed import figures, tables
+from benchmarks.speed import figures, gpu, tables
 from benchmarks.speed.comparisons import measured, overview, speeds, verdicts
 from benchmarks.speed.figures import DRAWN
 from benchmarks.speed.ratios import groups, on
@@ -84,6 +84,7 @@ def write(out: Path) -> None:
     text += _verdict(out, times)
     for name in stored.frames:
         text += _section(out, name, stored)
+    text += gpu.section(out.parent / "gpu")
     text += _loop(out, stored)
     text += TARGETS.format(table=tables.markdown(["", "wanted", *cpus], verdicts(ratios, cpus)))
     (out / "README.md").write_text(text, encoding="utf-8")

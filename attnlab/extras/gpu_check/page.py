@@ -99,17 +99,13 @@ def _steps(rows: Rows) -> list[Summary]:
 
 
 def _sparse(rows: Rows) -> list[Summary]:
-    """Compare each sparse variant with dense at the longest length that both have."""
-    times = {tuple(case.split(", ")): row for case, row in rows.items()}
-    found = []
-    for variant, backend in dict.fromkeys((variant, backend) for variant, backend, _ in times if variant != "dense"):
-        lengths = [n for v, b, n in times if (v, b) == (variant, backend) and ("dense", "sdpa", n) in times]
-        for length in lengths[-1:]:
-            ours, dense = times[variant, backend, length], times["dense", "sdpa", length]
-            ratio, memory = dense["ms"] / ours["ms"], ours["peak_mib"] / max(dense["peak_mib"], 1e-9)
-            name = f"{variant}, {backend}, {int(length):,}"
-            found.append((name, f"{ratio:.2f} x dense, {memory:.2f} of its memory"))
-    return found
+    """Return each variant at its longest length."""
+    longest: dict[str, Summary] = {}
+    for case, row in rows.items():
+        name, _, length = case.rpartition(", ")
+        memory = row["peak_mib"] / max(row["dense_peak_mib"], 1e-9)
+        longest[name] = (f"{name}, {int(length):,}", f"{row['times_as_fast']:.2f} x dense, {memory:.2f} of its memory")
+    return list(longest.values())
 
 
 def _several(rows: Rows) -> list[Summary]:
