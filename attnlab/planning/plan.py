@@ -35,6 +35,7 @@ from attnlab.planning.notes import (
     data_notes,
     direction_notes,
     double_notes,
+    experimental_notes,
     layer_notes,
     length_notes,
     margin_notes,
@@ -390,6 +391,7 @@ def _notes(
     yield from size_notes(study, runs, questions)
     yield from length_notes(kept)
     yield from layer_notes(kept)
+    yield from experimental_notes(kept)
     yield from cache_notes(kept)
     yield from test_text_notes(kept)
     goals = {question.metric: question.direction for question in planned.tasks.values()}
