@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,7 +94,7 @@ class Setting:
         """Return the median time of a call over rounds of at least ``least`` seconds each, after two calls."""
         return self.interleaved([act], rounds=rounds, least=least)[0]
 
-    def interleaved(self, acts: list[Callable[[], object]], *, rounds: int = 7, least: float = 0.05) -> list[float]:
+    def interleaved(self, acts: Sequence[Callable[[], object]], *, rounds: int = 7, least: float = 0.05) -> list[float]:
         """Return the median seconds of a call of each function; the functions take turns."""
         rounds, least = self.size((rounds, least), (1, 0.0))
         repeats = []

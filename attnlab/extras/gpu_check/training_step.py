@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +33,7 @@ def cases(setting: Setting) -> Iterator[Case]:
 
 
 def compare(setting: Setting, width: int, mode: str) -> Values:
-    """Return the milliseconds of a step of attnlab and of plain PyTorch, and the rate in tokens and FLOPs."""
+    """Return the milliseconds of a step of attnlab, of plain PyTorch and of a peer, and the rate in tokens and FLOPs."""
     precision, products, compiled = MODES[mode]
     depth, rows = setting.size((12, 128), (2, 2))
     heads = max(2, width // HEAD_WIDTH)
@@ -48,7 +50,11 @@ def compare(setting: Setting, width: int, mode: str) -> Values:
     trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
     model = PlainModel(trainer.task.vocabulary, width=width, depth=depth, heads=heads).to(device)
     plain = plain_step(torch.compile(model) if compiled else model, rows, device=device, precision=precision)
-    ours, theirs = setting.interleaved([trainer.take_step, plain], least=0.2)
+    steps = [trainer.take_step, plain]
+    if peer := peer_model(trainer.task.vocabulary, width=width, depth=depth, heads=heads):
+        peer = peer.to(device)
+        steps.append(plain_step(torch.compile(peer) if compiled else peer, rows, device=device, precision=precision))
+    ours, theirs, *peers = setting.interleaved(steps, least=0.2)
     torch.set_float32_matmul_precision(products)
     rate = rows * LENGTH / ours
     flops = 3 * trainer.fixed_costs["flops_per_token"] * rate
@@ -60,6 +66,7 @@ def compare(setting: Setting, width: int, mode: str) -> Values:
         "tokens_per_s": rate,
         "tflops": flops / 1e12,
         "share_of_peak": flops / 1e12 / peak,
+        **({"x_transformers_ms": 1e3 * peers[0]} if peers else {}),
         "backend": config.backend,
     }
 
@@ -91,6 +98,16 @@ class PlainBlock(nn.Module):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
         return x + self.feed_forward(self.norm2(x))
+
+
+def peer_model(vocabulary: int, *, width: int, depth: int, heads: int) -> nn.Module | None:
+    """Return x-transformers' decoder of the same size, with its flash attention; None where it is not installed."""
+    if find_spec("x_transformers") is None:
+        return None
+    library = import_module("x_transformers")
+    layers = library.Decoder(dim=width, depth=depth, heads=heads, attn_dim_head=width // heads, attn_flash=True)
+    model: nn.Module = library.TransformerWrapper(num_tokens=vocabulary, max_seq_len=LENGTH, attn_layers=layers)
+    return model
 
 
 def plain_step(model: Callable[[Tensor], Tensor], rows: int, *, device: torch.device, precision: str) -> Callable[[], None]:
