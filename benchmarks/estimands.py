@@ -241,11 +241,16 @@ def fragile(differences: numpy.ndarray, *, moderated: bool, cubic: bool = True) 
     tests = t_tests(differences, moderated=moderated)
     centered = differences - tests.mean[..., None]
     g = (centered**3).mean(2) / (centered**2).mean(2) ** 1.5 * numpy.sign(tests.mean)
-    size = abs(tests.mean) / tests.error / math.sqrt(n)
-    transformed = size + g * size**2 / 3 + (g**2 * size**3 / 27 if cubic else 0) + g / (6 * n)
-    p = 2 * stdtr(tests.degrees_of_freedom, -math.sqrt(n) * transformed)
-    order = numpy.argsort(tests.p, 1).argsort(1)  # Holm's factor of each comparison
-    return tests.differs, tests.differs & (p * (differences.shape[1] - order) >= LEVEL)
+
+    def corrected(error: numpy.ndarray, degrees_of_freedom: numpy.ndarray) -> numpy.ndarray:
+        size = abs(tests.mean) / error / math.sqrt(n)
+        transformed = size + g * size**2 / 3 + (g**2 * size**3 / 27 if cubic else 0) + g / (6 * n)
+        return 2 * stdtr(degrees_of_freedom, -math.sqrt(n) * transformed)
+
+    order = numpy.argsort(tests.p_table, 1).argsort(1)  # Holm's factor of each comparison
+    of_table = corrected(tests.table_error, tests.table_degrees_of_freedom) * (differences.shape[1] - order)
+    alone = corrected(tests.error, tests.pairs - 1)
+    return tests.differs, tests.differs & (numpy.maximum(of_table, alone) >= LEVEL)
 
 
 def fragile_verdicts(noise: str, n: int, moderated: bool, studies: int, seed: int) -> Mapping[str, Share]:

@@ -43,7 +43,7 @@ def together(effects: Sequence[float], n: int, studies: int, seed: int) -> Mappi
     hidden = ~tests.covers(0) & ~tests.differs
     return {
         "simultaneous": Share(covers.all(1).sum(), studies),
-        "bonferroni": Share((abs(tests.mean - truth) <= _half_width(tests, CELLS)).all(1).sum(), studies),
+        "bonferroni": Share((abs(tests.mean - truth) <= tests.half_width(LEVEL / CELLS)).all(1).sum(), studies),
         "single": Share(tests.covers(truth).all(1).sum(), studies),
         "hidden": Share(hidden.any(1).sum(), studies),
     }
@@ -51,18 +51,11 @@ def together(effects: Sequence[float], n: int, studies: int, seed: int) -> Mappi
 
 def simultaneous_ends(tests: TableTests) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the ends of the simultaneous intervals, as `attnlab.stats.simultaneous` computes them."""
-    half_width, differs = _half_width(tests, tests.mean.shape[1]), tests.differs
+    half_width, differs = tests.half_width(LEVEL / tests.mean.shape[1]), tests.differs
     low, high = tests.mean - half_width, tests.mean + half_width
     low = numpy.where(differs, numpy.where(tests.mean > 0, numpy.maximum(low, 0), low), numpy.minimum(low, 0))
     high = numpy.where(differs, numpy.where(tests.mean > 0, high, numpy.minimum(high, 0)), numpy.maximum(high, 0))
     return low, high
-
-
-def _half_width(tests: TableTests, comparisons: int) -> numpy.ndarray:
-    """Return the half width of Bonferroni's intervals."""
-    from scipy.special import stdtrit
-
-    return stdtrit(tests.degrees_of_freedom, 1 - LEVEL / comparisons / 2) * tests.error
 
 
 def chosen_estimates(effect: float, n: int, studies: int, seed: int) -> Mapping[str, Share | float]:

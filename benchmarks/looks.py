@@ -11,7 +11,7 @@ import numpy
 
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import EXTRA, Looks
-from benchmarks.simulate import CELLS, DISTRIBUTIONS, SKEWED, tables
+from benchmarks.simulate import CELLS, DISTRIBUTIONS, FAR, SKEWED, tables, unequal_tables
 from benchmarks.simulation import COVERED, FALSE, Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
 
@@ -33,7 +33,9 @@ class Added:
         corrected: False: each look is judged as if it were the only one.
         moderated: The comparisons of a table borrow from each other's variances.
         comparisons: Cells of the table without its baseline.
-        spread: Standard deviation of the runs of the first cell, in those of the others.
+        spread: Key of `SPREADS`, for normal noise; else "equal".
+        others: All cells but the first are told from the baseline by far, or at a margin equal it; only a verdict on the first
+            is false.
     """
 
     noise: str = "normal"
@@ -43,17 +45,29 @@ class Added:
     corrected: bool = True
     moderated: bool = False
     comparisons: int = CELLS
-    spread: float = 1.0
+    spread: str = "equal"
+    others: bool = False
 
     @property
     def truth(self) -> float:
-        """The true difference of all cells."""
+        """The true difference of the first cell, and of all cells unless the others differ from it."""
         return self.margin or 0.0
+
+    @property
+    def null(self) -> slice:
+        """The cells on which a verdict is false."""
+        return slice(0, 1 if self.others else self.comparisons)
 
     def draw(self, studies: int, seed: int) -> numpy.ndarray:
         """Return the paired differences of the studies, shape (studies, comparisons, last)."""
-        scale = numpy.array([self.spread, *[1.0] * (self.comparisons - 1)])[:, None]
-        return self.truth + tables(self.noise, self.last, studies=studies, seed=seed, comparisons=self.comparisons, scale=scale)
+        if self.spread == "equal":
+            cells = tables(self.noise, self.last, studies=studies, seed=seed, comparisons=self.comparisons)
+        else:
+            cells = unequal_tables(self.spread, self.last, self.comparisons, studies=studies, seed=seed)
+        cells += self.truth
+        if self.others:
+            cells[:, 1:] += FAR if self.margin is None else -self.margin
+        return cells
 
 
 def until_conclusive(design: Added, studies: int, seed: int) -> Mapping[str, Share | float]:
@@ -79,7 +93,7 @@ def until_conclusive(design: Added, studies: int, seed: int) -> Mapping[str, Sha
     tests = t_tests(cells, counts=counts, **options)
     false = tests.differs if design.margin is None else tests.within_margin
     return {
-        "false": Share(false.any(1).sum(), studies),
+        "false": Share(false[:, design.null].any(1).sum(), studies),
         "covered": Share(tests.covers(design.truth)[:, 0].sum(), studies),
         "seeds": float(counts.mean()),
     }
@@ -98,7 +112,8 @@ def added_by_hand(design: Added, studies: int, seed: int) -> Mapping[str, Share]
     for n in range(design.first, design.last + 1):
         looks = Looks(design.first, design.first, tuple(range(design.first + 1, n + 1))) if design.corrected else None
         tests = t_tests(cells[..., :n], margin=design.margin, looks=looks, moderated=design.moderated)
-        false |= (tests.differs if design.margin is None else tests.within_margin).any(1)
+        verdicts = tests.differs if design.margin is None else tests.within_margin
+        false |= verdicts[:, design.null].any(1)
         covered &= tests.covers(design.truth)[:, 0]
     return {"false": Share(false.sum(), studies), "covered": Share(covered.sum(), studies)}
 

@@ -1,110 +1,140 @@
-"""Simulated tables with moderated t-tests (`attnlab.stats.moderation`) whose runs differ in spread.
+"""Simulated tables with moderated t-tests (`attnlab.stats.moderation`) whose runs differ in spread or are not all paired.
 
 All cells of a table share their baseline, and the standard deviation of a run is 1 where nothing else is stated.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy
 
-from benchmarks.looks import SEEDS, Added, until_conclusive
-from benchmarks.simulation import COVERED, FALSE, POWER, Quantity, Setting, Share, Simulation
+from benchmarks.looks import SEEDS, Added, added_by_hand, until_conclusive
+from benchmarks.simulate import FAR, SPREADS, unequal_tables
+from benchmarks.simulation import COVERED, FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
 
-# Name -> standard deviation of the runs of the baseline, and of the first cell.
-SPREADS: dict[str, tuple[float, float]] = {
-    "equal": (1, 1),
-    "baseline x2": (2, 1),
-    "one cell x2": (1, 2),
-    "baseline x4": (4, 1),
-    "one cell x4": (1, 4),
-}
-FACTOR_FOUR = "standard deviations that differ by a factor of 4"
 EFFECT = 3.0  # true difference of the last cell in the lines on power, in standard deviations of its pairs
+MARGIN = 6.0  # in standard deviations of a run
+OTHERS = ", others differ"
+ODD = ("one cell x2", "one cell x4", "one unpaired")  # spreads in which the first cell is unlike the others
 
 
-def draw(spread: str, seeds: int, comparisons: int, *, studies: int, seed: int) -> numpy.ndarray:
-    """Return paired differences without a true one, shape (studies, comparisons, seeds)."""
-    random = numpy.random.RandomState(seed)
-    baseline, first = SPREADS[spread]
-    cells = random.standard_normal((studies, comparisons, seeds))
-    cells[:, 0] *= first
-    return cells - baseline * random.standard_normal((studies, 1, seeds))
+def moderated_tables(spread: str, seeds: int, comparisons: int, others: bool, studies: int, seed: int) -> Mapping[str, Share]:
+    """Simulate tables of a fixed number of seeds.
 
-
-def moderated_tables(spread: str, seeds: int, comparisons: int, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate tables of a fixed number of seeds, with moderated t-tests and with those of each comparison alone."""
-    differences = draw(spread, seeds, comparisons, studies=studies, seed=seed)
-    shifted = differences.copy()
-    shifted[:, -1] += EFFECT * math.sqrt(1 + SPREADS[spread][0] ** 2)
-    moderated, plain = (t_tests(differences, moderated=moderated) for moderated in (True, False))
+    Args:
+        spread: Key of `SPREADS`.
+        seeds, comparisons: Size of a table.
+        others: All cells but the first differ by far from the baseline; else none does. In the lines on equivalence, the
+            others then equal the baseline, and only the first differs by the margin; else all do.
+        studies: Number of tables.
+        seed: Random seed.
+    """
+    differences = unequal_tables(spread, seeds, comparisons, studies=studies, seed=seed)
+    truth, at_margin = numpy.zeros((comparisons, 1)), numpy.full((comparisons, 1), MARGIN)
+    if others:
+        truth[1:], at_margin[1:] = FAR, 0.0
+    null = slice(0, 1 if others else comparisons)
+    shifted = differences + truth
+    shifted[:, -1] += EFFECT * differences[:, -1].std()
+    tests, found = t_tests(differences + truth, moderated=True), t_tests(shifted, moderated=True)
+    equivalent = t_tests(differences + at_margin, moderated=True, margin=MARGIN)
     return {
-        "false": Share(moderated.differs.any(1).sum(), studies),
-        "covered": Share(moderated.covers(0)[:, 0].sum(), studies),  # of the first cell, which scatters most
-        "power": Share(t_tests(shifted, moderated=True).differs[:, -1].sum(), studies),
-        "false, plain": Share(plain.differs.any(1).sum(), studies),
+        "false": Share(tests.differs[:, null].any(1).sum(), studies),
+        "false equivalence": Share(equivalent.within_margin[:, null].any(1).sum(), studies),
+        "covered": Share(tests.covers(0)[:, 0].sum(), studies),  # of the first cell, which scatters most
+        "power": Share(found.differs[:, -1].sum(), studies),
+        "false, table alone": Share(tests.differs_in_table[:, null].any(1).sum(), studies),
+        "power, table alone": Share(found.differs_in_table[:, -1].sum(), studies),
         "power, plain": Share(t_tests(shifted).differs[:, -1].sum(), studies),
     }
 
 
-def _looks_setting(design: Added) -> Setting:
-    spread = f", one cell x{design.spread:g}" if design.spread != 1 else ""
-    group = f"{design.noise}{'' if design.margin is None else ', at the margin'}{spread}"
-    name = f"{design.first} to {design.last} seeds, {design.comparisons}"
-    return Setting(group, name, partial(until_conclusive, design))
+def _setting(spread: str, seeds: int, comparisons: int, others: bool) -> Setting:
+    name = spread + (OTHERS if others else "")
+    return Setting(
+        f"{seeds} seeds, {comparisons} comparisons", name, partial(moderated_tables, spread, seeds, comparisons, others)
+    )
 
 
 MODERATION = Simulation(
     "moderation",
     "Moderated t-tests",
     f"""\
-In tables of at least three comparisons, the variance of each is averaged with the mean of all (`attnlab.stats.moderation`).
-Here nothing differs, and the standard deviation of a run is 1, except for 2 or 4 in the runs of the baseline or of one cell.
-Coverage is that of the interval of the first cell, which scatters most. Power: one cell truly differs by {EFFECT:g} standard
-deviations of its pairs. “Plain”: with the t-test of each comparison alone (`moderate: false`).""",
+In the test of a table with at least three comparisons, the variance of each is averaged with the mean of all
+(`attnlab.stats.moderation`); a verdict also needs the t-test of the comparison alone. The standard deviation of a run is 1,
+except for 2 or 4 in the runs of the baseline or of one cell. Runs of one seed have nothing in common, except in “one
+unpaired”: there, all cells but one share 90 % of their variance with the baseline, so that the unpaired one has ten times the
+variance of the others. Nothing differs, or all other cells differ by far (“others differ”): Holm's method no longer counts
+them, and a verdict on the first cell is false. False equivalence: the true difference is the margin, in all cells or only in
+the first. Coverage is that of the interval of the first cell. Power: one cell truly differs by {EFFECT:g} standard deviations
+of its pairs. “Table alone”: without the t-test of each comparison alone, as attnlab judged until version 0.8. “Plain”: with
+that test only, corrected by Holm's method (`moderate: false`).""",
     settings=[
-        Setting(
-            f"{seeds} seeds, {comparisons} comparisons",
-            spread,
-            partial(moderated_tables, spread, seeds, comparisons),
-            FACTOR_FOUR if spread.endswith("x4") else "",
-        )
-        for seeds in (2, 3, 5)
-        for comparisons in (3, 6, 10)
-        for spread in SPREADS
+        _setting(spread, seeds, comparisons, others)
+        for seeds in (2, 3, 5, 10)
+        for comparisons in (3, 6, 12)
+        for others in (False, True)
+        for spread in (ODD if others else SPREADS)
     ],
     quantities=(
         FALSE,
-        COVERED,
+        Quantity("false equivalence", "false verdicts of equivalent", level=0.05, limit=0.06),
+        replace(COVERED, limit=0.94),
         POWER,
-        Quantity("false, plain", "false verdicts of plain t-tests"),
-        Quantity("power, plain", "true differences found by plain t-tests", POWER.kind),
+        Quantity("false, table alone", "false verdicts of the table's test alone"),
+        Quantity("power, table alone", "true differences found by the table's test alone", Kind.POWER),
+        Quantity("power, plain", "true differences found by plain t-tests", Kind.POWER),
     ),
     conclusion="""\
-The price of moderation is the coverage of the interval of a cell that scatters more than the others. Intervals of the other
-cells are too wide then.""",
+The table's test alone makes up to four times as many false verdicts as promised if a cell scatters more than the others, or is
+not paired, and the others really differ.""",
 )
+
+
+def _looks_setting(design: Added, *, by_hand: bool = False) -> Setting:
+    spread = f", {design.spread}{OTHERS if design.others else ''}" if design.spread != "equal" else ""
+    how = ", by hand" if by_hand else ""
+    group = f"{design.noise}{'' if design.margin is None else ', at the margin'}{spread}{how}"
+    name = f"{design.first} to {design.last} seeds, {design.comparisons}"
+    return Setting(group, name, partial(_by_hand if by_hand else until_conclusive, design))
+
+
+def _by_hand(design: Added, studies: int, seed: int) -> Mapping[str, Share | float]:
+    return {**added_by_hand(design, studies, seed), "seeds": float(design.last)}
+
+
+UNTIL_CONCLUSIVE = [
+    *(
+        Added(first=first, last=last, moderated=True, comparisons=comparisons, spread=spread, others=others)
+        for spread, others in (("equal", False), ("one cell x2", False), *((odd, True) for odd in ODD))
+        for first, last in ((2, 12), (3, 12), (3, 20), (5, 30))
+        for comparisons in ((3, 6) if not others else (6,))
+    ),
+    Added("t3", first=3, last=20, moderated=True),
+    Added(first=3, last=12, moderated=True, margin=2.0),
+    Added(first=3, last=20, moderated=True, margin=2.0),
+    *(Added(first=3, last=12, moderated=True, margin=MARGIN, spread=odd, others=True, comparisons=6) for odd in ODD),
+]
+ADDED_BY_HAND = [
+    Added(first=first, last=12, moderated=True, comparisons=6, spread=spread, others=others, margin=margin)
+    for spread, others, margin in (("equal", False, None), *((odd, True, margin) for odd in ODD for margin in (None, MARGIN)))
+    for first in (2, 3)
+]
 
 MODERATED_LOOKS = Simulation(
     "moderated-looks",
-    "Seeds added until conclusive, with moderated t-tests",
+    "Seeds added until conclusive, or by hand, with moderated t-tests",
     """\
-As above, with a look at each number of seeds and one more seed for each inconclusive cell. The levels of the looks are those of
-plain t-statistics. The last number is that of the comparisons.""",
+As above, with a look at each number of seeds: one more seed for each inconclusive cell, or by hand for every cell. The levels
+of the looks are those of plain t-statistics. The last number is that of the comparisons. If others differ, only verdicts on the
+first cell are false.""",
     settings=[
-        _looks_setting(Added(first=first, last=last, moderated=True, comparisons=comparisons, spread=spread))
-        for spread in (1.0, 2.0)
-        for first, last in ((2, 12), (3, 12), (3, 20), (5, 30))
-        for comparisons in (3, 6)
-    ]
-    + [
-        _looks_setting(Added("t3", first=3, last=20, moderated=True)),
-        _looks_setting(Added(first=3, last=12, moderated=True, margin=2.0)),
-        _looks_setting(Added(first=3, last=20, moderated=True, margin=2.0)),
+        *(_looks_setting(design) for design in UNTIL_CONCLUSIVE),
+        *(_looks_setting(design, by_hand=True) for design in ADDED_BY_HAND),
     ],
     quantities=(FALSE, COVERED, SEEDS),
 )

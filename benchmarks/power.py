@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from attnlab.stats.paired import Difference
+from attnlab.stats.paired import LEVEL, Difference
 from attnlab.stats.power import power
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import levels_at
@@ -31,10 +31,11 @@ def seeds_needed(difference: Difference) -> int | None:
         return None
     assert mean.moderated_sd
     options = {"sd": mean.moderated_sd, "margin": difference.margin, "prior": mean.prior}
+
+    def power_of(n: int) -> float:
+        levels, alone = (levels_at(levels, difference.looks, n) for levels in (difference.levels, (LEVEL, LEVEL)))
+        return power(n, mean.mean, levels=levels, alone=alone, **options)
+
     candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)
-    index = bisect_left(
-        candidates,
-        POWER,
-        key=lambda n: power(n, mean.mean, levels=levels_at(difference.levels, difference.looks, n), **options),
-    )
+    index = bisect_left(candidates, POWER, key=power_of)
     return candidates[index] if index < len(candidates) else None

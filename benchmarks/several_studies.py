@@ -9,10 +9,21 @@ import numpy
 
 from attnlab.stats.paired import LEVEL, t_quantile
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
+from benchmarks.simulate import FAR, unequal_tables
 from benchmarks.simulation import FALSE, Kind, Quantity, Setting, Share, Simulation
-from benchmarks.table_tests import holm, t_tests
+from benchmarks.table_tests import join, t_tests
 
 SCALES = (1.0, 3.0, 0.3, 1.0, 2.0)  # of the runs of each study
+# (key of `SPREADS`, all cells but one differ by far)
+SPREADS_OF_PAGES = (
+    ("equal", False),
+    ("baseline x2", False),
+    ("baseline x4", False),
+    ("one cell x2", True),
+    ("one cell x4", True),
+    ("one unpaired", True),
+)
+BASELINES_X4 = "baselines that scatter four times as much as the cells in all studies of a page"
 # Name -> standard errors of the effects of each study.
 PRECISIONS = {
     "equal errors": (1.0, 1.0, 1.0, 1.0, 1.0),
@@ -22,27 +33,26 @@ PRECISIONS = {
 }
 
 
-def page(studies_on_page: int, cells: int, seeds: int, baseline: float, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate pages of studies in which nothing differs.
+def page(size: tuple[int, int], seeds: int, spread: str, others: bool, studies: int, seed: int) -> Mapping[str, Share]:
+    """Simulate pages of studies.
 
     Args:
-        studies_on_page: Number of studies.
-        cells: Number of cells of each study without the baseline.
+        size: Number of studies, and of cells of each without the baseline.
         seeds: Number of seeds of each study.
-        baseline: Standard deviation of the runs of the baseline, in those of the other cells.
+        spread: Key of `SPREADS`, for all studies.
+        others: All cells but the first of the first study differ by far; else nothing differs.
         studies: Number of pages.
         seed: Random seed.
     """
-    random = numpy.random.RandomState(seed)
     tables = []
-    for scale in SCALES[:studies_on_page]:
-        runs = scale * random.standard_normal((studies, cells + 1, seeds))
-        runs[:, 0] *= baseline
-        tables.append(runs[:, 1:] - runs[:, :1])
+    for i, scale in enumerate(SCALES[: size[0]]):
+        differences = scale * unequal_tables(spread, seeds, size[1], studies=studies, seed=seed + i)
+        differences[:, 0 if i else 1 :] += FAR * others
+        tables.append(differences)
 
     def false(most: int) -> Share:
-        p = [t_tests(table, moderated=True, most=most).p for table in tables]
-        return Share((holm(numpy.concatenate(p, axis=1)) < LEVEL).any(1).sum(), studies)
+        tests = join([t_tests(table, moderated=True, most=most) for table in tables])
+        return Share(tests.differs[:, : 1 if others else None].any(1).sum(), studies)
 
     return {"false": false(MAX_DEGREES_OF_FREEDOM_OF_GROUPS), "false, full priors": false(MAX_DEGREES_OF_FREEDOM)}
 
@@ -70,19 +80,20 @@ SEVERAL_STUDIES = Simulation(
     "several-studies",
     "Several studies on one page",
     f"""\
-Pages of studies in which nothing differs, whose runs scatter differently. Holm's method corrects over all comparisons of the
-page. The comparisons of a study borrow from each other's variances, with a prior of at most
-{MAX_DEGREES_OF_FREEDOM_OF_GROUPS} degrees of freedom. “Full priors”: those of a single study, which attnlab does not use here.
-The tasks of one study are corrected in the same way.""",
+Pages of studies whose runs scatter differently, as above. Nothing differs, or all cells but one differ by far. Holm's method
+corrects over all comparisons of the page. The comparisons of a study borrow from each other's variances, with a prior of at
+most {MAX_DEGREES_OF_FREEDOM_OF_GROUPS} degrees of freedom. “Full priors”: those of a single study, which attnlab does not use
+here. The tasks of one study are corrected in the same way.""",
     settings=[
         Setting(
-            f"{seeds} seeds, baseline x{baseline:g}",
-            f"{number} studies of {cells} cells",
-            partial(page, number, cells, seeds, baseline),
+            f"{seeds} seeds, {spread}{', others differ' if others else ''}",
+            f"{size[0]} studies of {size[1]} cells",
+            partial(page, size, seeds, spread, others),
+            BASELINES_X4 if spread == "baseline x4" else "",
         )
         for seeds in (2, 3, 5)
-        for baseline in (1.0, 2.0)
-        for number, cells in ((2, 3), (2, 6), (3, 3), (3, 4), (5, 3), (5, 6))
+        for spread, others in SPREADS_OF_PAGES
+        for size in ((2, 3), (2, 6), (3, 4), (5, 6))
     ],
     quantities=(FALSE, Quantity("false, full priors", "false verdicts with full priors")),
 )

@@ -49,9 +49,7 @@ DISTRIBUTIONS = {
 SKEWED = {"mild_gap": "skewed differences (skewness 1)", "skewed_gap": "skewed differences (skewness 6)"}  # nothing is promised
 
 
-def tables(
-    noise: str, n: int, *, studies: int, seed: int, comparisons: int = CELLS, scale: float | numpy.ndarray = 1.0
-) -> numpy.ndarray:
+def tables(noise: str, n: int, *, studies: int, seed: int, comparisons: int = CELLS) -> numpy.ndarray:
     """Return the paired differences of each study, shape (studies, comparisons, n); the cells of a study share their baseline.
 
     Args:
@@ -60,11 +58,46 @@ def tables(
         studies: Number of studies.
         seed: Random seed.
         comparisons: Number of cells without the baseline.
-        scale: Factor on the draws of each cell, with a shape that broadcasts to (comparisons, n).
     """
     random = numpy.random.RandomState(seed)
-    cells = scale * DRAWS[noise](random, (studies, comparisons, n))
+    cells = DRAWS[noise](random, (studies, comparisons, n))
     return cells if noise.endswith("_gap") else cells - DRAWS[noise](random, (studies, 1, n))
+
+
+# Name -> standard deviations of the runs of the baseline and of the first cell, and the share of the variance of a seed's runs
+# that the baseline and all cells but the first have in common.
+SPREADS: dict[str, tuple[float, float, float]] = {
+    "equal": (1, 1, 0),
+    "baseline x2": (2, 1, 0),
+    "one cell x2": (1, 2, 0),
+    "baseline x4": (4, 1, 0),
+    "one cell x4": (1, 4, 0),
+    "one unpaired": (1, 1, 0.9),
+}
+FAR = 100.0  # true difference of cells that differ by far, in standard deviations of a run
+
+
+def unequal_tables(spread: str, n: int, comparisons: int, *, studies: int, seed: int) -> numpy.ndarray:
+    """Return paired differences of normal runs with unequal spreads, shape (studies, comparisons, n).
+
+    Args:
+        spread: Key of `SPREADS`.
+        n: Number of seeds.
+        comparisons: Number of cells without the baseline.
+        studies: Number of studies.
+        seed: Random seed.
+    """
+    random = numpy.random.RandomState(seed)
+    baseline, first, shared = SPREADS[spread]
+    runs = math.sqrt(1 - shared) * random.standard_normal((studies, comparisons + 1, n))
+    if shared:
+        common = math.sqrt(shared) * random.standard_normal((2, studies, 1, n))
+        runs[:, :1] += common[0]
+        runs[:, 1:2] += common[1]
+        runs[:, 2:] += common[0]
+    runs[:, 0] *= baseline
+    runs[:, 1] *= first
+    return runs[:, 1:] - runs[:, :1]
 
 
 def judge(

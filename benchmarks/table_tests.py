@@ -7,7 +7,8 @@ comparison has the first `counts` of its differences.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy
 
@@ -22,35 +23,68 @@ class TableTests:
 
     Attributes:
         mean: Mean differences.
-        error: Their standard errors.
-        degrees_of_freedom: Of the tests.
-        p: Two-sided p-values, corrected for looks, not over the table.
+        error: Their standard errors, each from its pairs alone.
+        pairs: Number of pairs of each comparison.
+        p: Two-sided p-values of each comparison alone, corrected for looks.
         p_equivalent: P-values of the two one-sided tests against the margin, likewise; 1 without a margin.
+        table_error, table_degrees_of_freedom: Of the table's tests, which are moderated if the tables are.
+        p_table, p_equivalent_table: P-values of the table's tests before Holm's correction.
         tail: One-sided nominal level of the 95 % intervals.
     """
 
     mean: numpy.ndarray
     error: numpy.ndarray
-    degrees_of_freedom: numpy.ndarray
+    pairs: numpy.ndarray
     p: numpy.ndarray
     p_equivalent: numpy.ndarray
+    table_error: numpy.ndarray
+    table_degrees_of_freedom: numpy.ndarray
+    p_table: numpy.ndarray
+    p_equivalent_table: numpy.ndarray
     tail: float = LEVEL / 2
 
     @property
     def differs(self) -> numpy.ndarray:
         """True for verdicts of better or worse."""
-        return holm(self.p) < LEVEL
+        return self.differs_in_table & (self.p < LEVEL)
+
+    @property
+    def differs_in_table(self) -> numpy.ndarray:
+        """True where the test of the table alone shows a difference."""
+        return holm(self.p_table) < LEVEL
 
     @property
     def within_margin(self) -> numpy.ndarray:
         """True where the two one-sided tests place the difference within the margin."""
-        return holm(self.p_equivalent) < LEVEL
+        return self.within_margin_in_table & (self.p_equivalent < LEVEL)
+
+    @property
+    def within_margin_in_table(self) -> numpy.ndarray:
+        """True where the test of the table alone places the difference within the margin."""
+        return holm(self.p_equivalent_table) < LEVEL
 
     def covers(self, truth: float | numpy.ndarray) -> numpy.ndarray:
         """Return True where the 95 % interval of the comparison contains the true difference."""
         from scipy.special import stdtrit
 
-        return abs(self.mean - truth) <= stdtrit(self.degrees_of_freedom, 1 - self.tail) * self.error
+        return abs(self.mean - truth) <= stdtrit(self.pairs - 1, 1 - self.tail) * self.error
+
+    def half_width(self, level: float) -> numpy.ndarray:
+        """Return half the width of the table's intervals that miss the truth with probability `level`, at one look.
+
+        Each is at least as wide as the 95 % interval of its comparison.
+        """
+        from scipy.special import stdtrit
+
+        of_table = stdtrit(self.table_degrees_of_freedom, 1 - level / 2) * self.table_error
+        return numpy.maximum(of_table, stdtrit(self.pairs - 1, 1 - self.tail) * self.error)
+
+
+def join(tables: Sequence[TableTests]) -> TableTests:
+    """Return tests that are corrected together by Holm's method; all have the same looks."""
+    names = [field.name for field in fields(TableTests) if field.name != "tail"]
+    arrays = {name: numpy.concatenate([getattr(table, name) for table in tables], axis=1) for name in names}
+    return TableTests(**arrays, tail=tables[0].tail)
 
 
 def t_tests(
@@ -79,17 +113,22 @@ def t_tests(
     n = numpy.full(differences.shape[:2], seeds) if counts is None else counts
     mean, variance = _moments(differences, n)
     prior = _prior(n, most) if moderated else numpy.zeros((len(n), 1), dtype=int)
-    freedom = prior + n - 1
-    error = numpy.sqrt((prior * variance.mean(1, keepdims=True) + (n - 1) * variance) / freedom / n)
     number = None if looks is None or counts is not None else seeds
 
     def corrected(p: numpy.ndarray) -> numpy.ndarray:
         return p if looks is None else looks.adjust(p, number)
 
-    two_sided = numpy.minimum(1, 2 * corrected(stdtr(freedom, -abs(mean / error))))
-    equivalent = numpy.ones_like(mean) if margin is None else corrected(stdtr(freedom, -(margin - abs(mean)) / error))
+    def tested(error: numpy.ndarray, freedom: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        two_sided = numpy.minimum(1, 2 * corrected(stdtr(freedom, -abs(mean / error))))
+        if margin is None:
+            return two_sided, numpy.ones_like(mean)
+        return two_sided, corrected(stdtr(freedom, -(margin - abs(mean)) / error))
+
+    freedom, alone = prior + n - 1, numpy.sqrt(variance / n)
+    of_table = numpy.sqrt((prior * variance.mean(1, keepdims=True) + (n - 1) * variance) / freedom / n)
+    tests = tested(alone, n - 1)
     tail = LEVEL / 2 if looks is None else looks.nominal_level(LEVEL / 2, number)
-    return TableTests(mean, error, freedom, two_sided, equivalent, tail)
+    return TableTests(mean, alone, n, *tests, of_table, freedom, *(tested(of_table, freedom) if moderated else tests), tail)
 
 
 def _moments(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:

@@ -84,8 +84,9 @@ def _at_further_look(tests: TableTests, pilot: int, n: int) -> TableTests:
     """Return tests that are corrected for a look at the first seeds."""
     look = min(n, FARTHEST_LOOK)  # beyond which the correction hardly changes
     looks = Looks(pilot, pilot, (look,))
-    two_sided = numpy.minimum(1, 2 * looks.adjust(tests.p / 2, look))
-    return replace(tests, p=two_sided, p_equivalent=looks.adjust(tests.p_equivalent, look))
+    two_sided = {name: numpy.minimum(1, 2 * looks.adjust(getattr(tests, name) / 2, look)) for name in ("p", "p_table")}
+    near = {name: looks.adjust(getattr(tests, name), look) for name in ("p_equivalent", "p_equivalent_table")}
+    return replace(tests, **two_sided, **near)
 
 
 def _table(comparisons: int) -> str:

@@ -13,6 +13,10 @@ from attnlab.stats.skewness import MIN_SEEDS
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Reason, Verdict
 
+TWO_TESTS = (
+    "A verdict needs two t-tests below 5 %, and p is the larger of their p-values: the test of the difference alone, with the "
+    "interval behind ±, and the test of the table with Holm's correction."
+)
 MAX_NAMED = 6  # comparisons with their standard errors; the largest come first
 
 
@@ -23,8 +27,8 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
     if priors:
         texts.append(
-            f"The t-tests and intervals of differences borrow from {_describe_lenders(priors)} (moderated "
-            "t-test, Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
+            f"{TWO_TESTS} In the test of the table, differences borrow from {_describe_lenders(priors)} (moderated t-test, "
+            "Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
             f"{count(priors[0].degrees_of_freedom, 'degree')} of freedom."
         )
     texts += describe_mark(

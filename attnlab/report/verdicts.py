@@ -169,8 +169,7 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     if counts - {1}:
         texts.append("± is half the width of the 95 % t-interval over seeds.")
     intervals = [i for cell in comparisons(cells) for i in (cell.value, cell.difference and cell.difference.interval)]
-    plain = [i for i in intervals if i and not i.prior]
-    widths = {i.half_width / i.sd * math.sqrt(2) for i in plain if i.n == 2 and i.half_width and i.sd}
+    widths = {i.half_width / i.sd * math.sqrt(2) for i in intervals if i and i.n == 2 and i.half_width and i.sd}
     if widths:
         texts.append(f"With two seeds the half width is {max(widths):.1f} standard errors: run more seeds.")
     if 1 in counts:

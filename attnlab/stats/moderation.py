@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from attnlab.stats.paired import LEVEL, Difference, Interval, interval_ends, t_test
+from attnlab.stats.paired import Difference, Interval, moderated_t_test
 from attnlab.stats.variance_prior import (
     MAX_DEGREES_OF_FREEDOM,
     MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
-    VariancePrior,
     table_prior,
 )
 
@@ -29,8 +28,8 @@ def moderate(
 ) -> list[Difference | None]:
     """Let the differences of one table borrow from each other's variances, where there are enough of them; keep the order.
 
-    Intervals and p-values become those of the moderated t-test. Differences without a t-test (too few pairs, or the same
-    difference in all pairs) remain as they are, and nothing is borrowed from them.
+    They get the p-values of the moderated t-test; their intervals and the p-values of their pairs alone remain. Differences
+    without a t-test (too few pairs, or the same difference in all pairs) remain as they are, and nothing is borrowed from them.
 
     Args:
         differences: Not yet corrected by `correct`.
@@ -48,7 +47,7 @@ def moderate(
         prior = table_prior([i.sd**2 for i in intervals if i.sd], [i.n for i in intervals], most=most)
         priors[name] = prior and replace(prior, groups=len(tested))
     return [
-        _moderated(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
+        moderated_t_test(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
         for name, d in zip(names, differences, strict=True)
     ]
 
@@ -62,14 +61,8 @@ def _capped(difference: Difference | None) -> Difference | None:
     most, prior = MAX_DEGREES_OF_FREEDOM_OF_GROUPS, difference.interval.prior if difference else None
     if difference is None or prior is None or prior.degrees_of_freedom <= most:
         return difference
-    return _moderated(difference, replace(prior, degrees_of_freedom=most))
+    return moderated_t_test(difference, replace(prior, degrees_of_freedom=most))
 
 
 def _has_t_test(difference: Difference) -> bool:
     return difference.p is not None and bool(difference.interval.sd)
-
-
-def _moderated(difference: Difference, prior: VariancePrior) -> Difference:
-    mean = replace(difference.interval, prior=prior)
-    low, high = interval_ends(mean, LEVEL, looks=difference.looks)
-    return t_test(replace(difference, interval=replace(mean, low=low, high=high)))

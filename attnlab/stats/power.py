@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlab.stats.paired import LEVEL, Interval, t_quantile
-from attnlab.stats.predict import MAX_SEEDS, POWER
+from attnlab.stats.paired import LEVEL, Interval
+from attnlab.stats.predict import MAX_SEEDS, POWER, half_widths
 from attnlab.stats.sequential import Looks, levels_at
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, VariancePrior, prior_degrees_of_freedom
 
@@ -137,6 +137,7 @@ def power(
     margin: float | None = None,
     levels: tuple[float, float] = (LEVEL, LEVEL),
     prior: VariancePrior | None = None,
+    alone: tuple[float, float] = (LEVEL, LEVEL),
 ) -> float:
     """Return the probability that `n` pairs are conclusive, for a known truth.
 
@@ -148,8 +149,9 @@ def power(
         mean: The true difference.
         sd: The true standard deviation of the pairs' differences.
         margin: Largest difference that counts as equivalent.
-        levels: Levels of the two-sided t-test, and of the two one-sided tests.
+        levels: Levels of the table's two-sided t-test, and of its two one-sided tests.
         prior: That of the variances of the table.
+        alone: Levels of the tests of the comparison alone, which matter if there is a prior.
     """
     import numpy
     from scipy.special import chdtri, ndtr
@@ -158,9 +160,11 @@ def power(
     error = sd / math.sqrt(n)
     borrowed = prior.degrees_of_freedom * prior.variance if prior else 0
     degrees_of_freedom = n - 1 + (prior.degrees_of_freedom if prior else 0)
-    sample_error = numpy.sqrt((borrowed + sd**2 * chdtri(n - 1, upper)) / degrees_of_freedom / n)
-    differs = t_quantile(1 - levels[0] / 2, degrees_of_freedom) * sample_error
-    equals = numpy.maximum(0, (margin or 0) - t_quantile(1 - levels[1], degrees_of_freedom) * sample_error)
+    squares = sd**2 * chdtri(n - 1, upper)
+    differs, near = half_widths(borrowed + squares, degrees_of_freedom, n, levels)
+    if prior:
+        differs, near = map(numpy.maximum, (differs, near), half_widths(squares, n - 1, n, alone))
+    equals = numpy.maximum(0, (margin or 0) - near)
 
     def within(edge: numpy.ndarray) -> numpy.ndarray:
         return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
@@ -172,10 +176,9 @@ def _right(design: TableDesign, seeds: int, sd: float, *, equal: bool) -> float:
     """Return the probability of the right verdict for a known standard deviation and a difference of zero or of the margin."""
     level = LEVEL / design.comparisons
     levels, prior = levels_at((level, level), design.looks, seeds), design.prior(seeds, sd)
-    differs = power(seeds, 0.0 if equal else design.margin, sd=sd, levels=levels, prior=prior)
-    if not equal:
-        return differs
-    return power(seeds, 0.0, sd=sd, margin=design.margin, levels=levels, prior=prior) - differs
+    tests = {"sd": sd, "levels": levels, "prior": prior, "alone": levels_at((LEVEL, LEVEL), design.looks, seeds)}
+    differs = power(seeds, 0.0 if equal else design.margin, **tests)
+    return power(seeds, 0.0, margin=design.margin, **tests) - differs if equal else differs
 
 
 def _possible_sds(spread: Spread) -> list[float]:

@@ -4,7 +4,8 @@ The prediction is Bayesian. Before the seeds are seen, every true difference and
 equally likely; given them, the true difference has Student's t-distribution around the mean difference (Gelman et al. 2013,
 section 3.2). A moderated variance (`attnlab.stats.moderation`) counts with its degrees of freedom. Further pairs are drawn from
 this distribution and judged together with the present ones, at the levels that Holm's correction and the looks leave to the
-comparison. The draws are the points of a fixed low-discrepancy sequence, so that equal results have equal predictions.
+comparison, and by the comparison's t-test alone. The draws are the points of a fixed low-discrepancy sequence, so that equal
+results have equal predictions.
 
 Averaged over true differences of all sizes, verdicts come about as often as predicted. Where most cells truly do not differ,
 "differs" comes about less often (see `reports/validity`).
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from attnlab.stats.paired import Difference, t_quantile
+from attnlab.stats.paired import LEVEL, Difference, t_quantile
 from attnlab.stats.sequential import levels_at
 
 if TYPE_CHECKING:
@@ -77,13 +78,27 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     squares = degrees_of_freedom * present_sd**2 + sd**2 * _sums_of_squares(added)
     squares = squares + deviation**2 * present.n * added / seeds
     mean = numpy.abs(present.mean + deviation * added / seeds)
-    error = numpy.sqrt(squares / (degrees_of_freedom + added) / seeds)
-    level, level_equivalent = levels_at(difference.levels, difference.looks, seeds)
-    differs = mean > t_quantile(1 - level / 2, degrees_of_freedom + added) * error
+    beyond = half_widths(squares, degrees_of_freedom + added, seeds, levels_at(difference.levels, difference.looks, seeds))
+    if present.prior is not None:
+        own = squares - degrees_of_freedom * present_sd**2 + (present.n - 1) * present.sd**2
+        alone = half_widths(own, seeds - 1, seeds, levels_at((LEVEL, LEVEL), difference.looks, seeds))
+        beyond = tuple(map(numpy.maximum, beyond, alone))
+    differs = mean > beyond[0]
     if difference.margin is None:
         return Prediction(seeds, float(differs.mean()))
-    within = difference.margin - mean > t_quantile(1 - level_equivalent, degrees_of_freedom + added) * error
+    within = difference.margin - mean > beyond[1]
     return Prediction(seeds, float(differs.mean()), float((within & ~differs).mean()))
+
+
+def half_widths(
+    squares: numpy.ndarray, degrees_of_freedom: int, seeds: int, levels: tuple[float, float]
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the distances from a tested value at which a two-sided and a one-sided test are significant."""
+    import numpy
+
+    error = numpy.sqrt(squares / degrees_of_freedom / seeds)
+    two_sided, one_sided = (t_quantile(1 - level, degrees_of_freedom) for level in (levels[0] / 2, levels[1]))
+    return two_sided * error, one_sided * error
 
 
 def predicted_seeds(difference: Difference, probability: float = POWER) -> int | None:

@@ -3,7 +3,8 @@
 The 95 % interval of a difference covers the truth in 95 of 100 comparisons. A table has several, and verdicts are corrected for
 their number, so such an interval can exclude zero where the verdict is inconclusive. The simultaneous interval is Bonferroni's:
 with m comparisons each has the level 1 - 0.05/m, and in 95 of 100 tables all of them together cover the true differences, under
-any dependence (Dunn 1961).
+any dependence (Dunn 1961). Those of moderated t-tests can be narrower than the interval of the comparison alone, which has to
+exclude zero for a verdict as well (`attnlab.stats.paired`). The wider one of the two is then the simultaneous interval.
 
 Verdicts are corrected by Holm's method, which rejects all that Bonferroni's does, and more. Where it shows a difference that
 Bonferroni's interval leaves open, the interval ends at zero, on the side of the estimate, as the lower confidence bounds of

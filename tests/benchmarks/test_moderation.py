@@ -2,27 +2,33 @@
 
 import pytest
 
-from benchmarks import table_tests
-from benchmarks.looks import Added, until_conclusive
-from benchmarks.moderation import FACTOR_FOUR, MODERATION, moderated_tables
+from benchmarks.looks import Added, added_by_hand, until_conclusive
+from benchmarks.moderation import MARGIN, MODERATION, moderated_tables
 from benchmarks.simulation import FALSE
 
-STUDIES = 40_000
-BOUND = (FALSE.limit or 0) + 3 * 0.0012  # three Monte-Carlo standard errors
+STUDIES = 20_000
+BOUND = (FALSE.limit or 0) + 3 * 0.0017  # three Monte-Carlo standard errors
 
 
-@pytest.mark.parametrize("spread", ["equal", "baseline x2", "one cell x2"])
-@pytest.mark.parametrize(("seeds", "comparisons"), [(2, 3), (2, 6), (3, 3), (3, 5), (5, 3)])
-def test_the_promised_bound_holds(spread: str, seeds: int, comparisons: int) -> None:
-    shares = moderated_tables(spread, seeds, comparisons, STUDIES, seed=7)
-    assert shares["false"].value < BOUND
-    assert shares["power"].value > shares["power, plain"].value + 0.03
+@pytest.mark.parametrize("spread", ["equal", "baseline x4", "one cell x2"])
+@pytest.mark.parametrize(("seeds", "comparisons"), [(2, 6), (3, 3), (3, 5)])
+def test_the_promised_bound_holds_where_nothing_differs(spread: str, seeds: int, comparisons: int) -> None:
+    shares = moderated_tables(spread, seeds, comparisons, False, STUDIES, seed=7)
+    assert shares["false"].value < BOUND and shares["false equivalence"].value < BOUND and shares["covered"].value > 0.94
+    if spread == "equal":
+        assert shares["power"].value > shares["power, plain"].value + 0.1
 
 
-def test_settings_with_a_factor_of_four_are_not_promised() -> None:
-    reasons = {setting.name: setting.not_promised for setting in MODERATION.settings}
-    assert {name for name, reason in reasons.items() if reason == FACTOR_FOUR} == {"baseline x4", "one cell x4"}
-    assert not any(reasons[name] for name in ("equal", "baseline x2", "one cell x2"))
+@pytest.mark.parametrize(("spread", "alone"), [("one cell x2", 0.09), ("one cell x4", 0.14), ("one unpaired", 0.15)])
+def test_the_promised_bound_holds_where_the_others_really_differ(spread: str, alone: float) -> None:
+    """The table's test alone breaks it: Holm's method no longer counts the others, which lend a variance that is too small."""
+    shares = moderated_tables(spread, 3, 6, True, STUDIES, seed=8)
+    assert shares["false"].value < 0.055 < alone < shares["false, table alone"].value
+    assert shares["false equivalence"].value < 0.055 and shares["covered"].value > 0.94
+
+
+def test_every_setting_is_promised() -> None:
+    assert not any(setting.not_promised for setting in MODERATION.settings)
 
 
 @pytest.mark.parametrize("margin", [None, 2.0])
@@ -30,9 +36,11 @@ def test_settings_with_a_factor_of_four_are_not_promised() -> None:
 def test_moderated_looks_err_at_most_as_often_as_promised(margin: float | None, last: int) -> None:
     outcome = until_conclusive(Added(first=3, last=last, margin=margin, moderated=True), 2_000, seed=5)
     assert outcome["false"].value < 0.05 + 2 * 0.005  # type: ignore[union-attr] # two Monte-Carlo standard errors
-    assert outcome["covered"].value > 0.95  # type: ignore[union-attr]
+    assert outcome["covered"].value > 0.94  # type: ignore[union-attr]
 
 
-def test_a_prior_of_four_would_break_the_bound_with_two_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_tests, "prior_degrees_of_freedom", lambda pairs, comparisons: 4)
-    assert moderated_tables("baseline x2", 2, 6, STUDIES, seed=7)["false"].value > 0.08
+@pytest.mark.parametrize("margin", [None, MARGIN])
+def test_added_seeds_err_at_most_as_often_as_promised_where_the_others_really_differ(margin: float | None) -> None:
+    design = Added(first=3, last=8, margin=margin, moderated=True, comparisons=6, spread="one unpaired", others=True)
+    for simulate in (until_conclusive, added_by_hand):
+        assert simulate(design, 4_000, seed=6)["false"].value < 0.06 + 3 * 0.0035  # type: ignore[union-attr]

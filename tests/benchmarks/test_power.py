@@ -58,7 +58,7 @@ def test_needed_seeds_beyond_all_looks_are_those_of_a_further_look(looks: Looks)
 
 def test_borrowing_needs_fewer_seeds() -> None:
     prior = table_prior([1.0] * 4, [5] * 4)
-    plain = paired.Difference(paired.Interval(5, 0.8, 1.0, 0, 0), p=1.0)
+    plain = paired.Difference(paired.Interval(3, 2.0, 1.0, 0, 0), p=1.0, levels=(0.0125, 0.05))
     borrowed = replace(plain, interval=replace(plain.interval, prior=prior))
     without, with_prior = seeds_needed(plain), seeds_needed(borrowed)
-    assert without is not None and with_prior is not None and 5 < with_prior < without
+    assert without is not None and with_prior is not None and 3 < with_prior < without

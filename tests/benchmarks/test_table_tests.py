@@ -29,6 +29,9 @@ def _compare(differences: numpy.ndarray, counts: numpy.ndarray, truth: float = 0
         judged = judge([values[:n] for values, n in zip(table, pairs, strict=True)], **options)
         assert [d.p for d in judged] == pytest.approx(list(tests.p[i]))
         assert [d.p_equivalent or 1.0 for d in judged] == pytest.approx(list(tests.p_equivalent[i]))
+        if options.get("moderated"):
+            assert [d.p_moderated for d in judged] == pytest.approx(list(tests.p_table[i]))
+            assert [d.p_equivalent_moderated or 1.0 for d in judged] == pytest.approx(list(tests.p_equivalent_table[i]))
         assert [d.is_significant for d in judged] == list(tests.differs[i])
         assert [d.within_margin for d in judged] == list(tests.within_margin[i])
         ends = [(d.interval.low or 0.0, d.interval.high or 0.0) for d in judged]
@@ -54,6 +57,6 @@ def test_the_prior_is_limited_as_in_a_report() -> None:
     differences = tables("normal", 5, studies=10, seed=5)
     tests = t_tests(differences, moderated=True, most=3)
     zero = dict.fromkeys(range(5), 0.0)
-    for table, p in zip(differences.tolist(), tests.p, strict=True):
+    for table, p in zip(differences.tolist(), tests.p_table, strict=True):
         compared = moderate([paired.difference(dict(enumerate(gaps)), zero) for gaps in table], most=3)
-        assert [d and d.p for d in compared] == pytest.approx(list(p))
+        assert [d and d.p_moderated for d in compared] == pytest.approx(list(p))

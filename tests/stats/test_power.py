@@ -46,15 +46,18 @@ def test_power_of_the_t_test_alone_agrees_with_scipy() -> None:
 
 @pytest.mark.parametrize(("n", "mean", "margin"), [(3, 2.0, None), (4, 0.0, 1.8), (6, 0.5, 1.5)])
 def test_power_is_the_share_of_conclusive_comparisons(n: int, mean: float, margin: float | None) -> None:
-    """A large table, whose mean variance is 1, and in which each comparison is judged alone."""
-    comparisons = 4_000
+    """A large table, whose mean variance is 1, and in which each comparison is judged at the level of a table of 4."""
+    comparisons, levels = 4_000, (0.0125, 0.0125)
     gaps = numpy.random.RandomState(0).normal(mean, 1, (comparisons, n))
     differences = moderate(gaps, margin=margin)
     prior = differences[0].interval.prior
     assert prior is not None and prior.variance == pytest.approx(1, abs=0.05)
-    expected = power(n, mean, sd=1, margin=margin, prior=prior)
-    assert sum(bool(d.conclusion) for d in differences) / comparisons == pytest.approx(expected, abs=0.025)
-    assert expected > power(n, mean, sd=1, margin=margin) + 0.05, "borrowing gains power"
+    expected = power(n, mean, sd=1, margin=margin, prior=prior, levels=levels)
+    near = [None if d.p_equivalent_moderated is None else 4 * d.p_equivalent_moderated for d in differences]
+    table = [replace(d, p_table=4 * (d.p_moderated or 0), p_equivalent_table=p) for d, p in zip(differences, near, strict=True)]
+    assert sum(bool(d.conclusion) for d in table) / comparisons == pytest.approx(expected, abs=0.025)
+    assert expected > power(n, mean, sd=1, margin=margin, levels=levels) + 0.05, "borrowing gains power"
+    assert expected <= power(n, mean, sd=1, margin=margin), "the comparison's t-test by itself limits it"
 
 
 def test_seeds_for_a_verdict_are_the_fewest_with_its_probability() -> None:

@@ -90,7 +90,7 @@ def test_there_is_no_interval_without_a_t_test() -> None:
 
 
 def test_the_correction_is_hidden_only_from_a_significant_interval() -> None:
-    difference = paired.Difference(paired.Interval(5, 1.0, 0.7, 0.13, 1.87), p=0.03, p_holm=0.12, comparisons=4)
+    difference = paired.Difference(paired.Interval(5, 1.0, 0.7, 0.13, 1.87), p=0.03, p_table=0.12, comparisons=4)
     assert hides_correction(difference)
-    assert not hides_correction(replace(difference, p_holm=0.04))
+    assert not hides_correction(replace(difference, p_table=0.04))
     assert not hides_correction(replace(difference, interval=paired.Interval(5, 0.5, 0.7, -0.37, 1.37), p=0.19))

@@ -51,7 +51,7 @@ def test_terminal_page_and_loaded_runs_agree(root: Path, moderate: bool, capsys:
     sentences = [note for note in page.notes if "Smyth 2004" in note]
     assert len(sentences) == moderate and all(sentence in text for sentence in sentences)
     assert ("Smyth 2004" in text) is moderate
-    assert all("3 comparisons" in sentence and "2 degrees of freedom" in sentence for sentence in sentences)
+    assert all("3 comparisons" in sentence and "1 degree of freedom" in sentence for sentence in sentences)
 
 
 def test_turning_it_off_after_results_is_a_change_of_the_comparison(root: Path) -> None:
