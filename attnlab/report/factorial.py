@@ -28,7 +28,7 @@ from attnlab.report.wording import (
     format_simultaneous,
 )
 from attnlab.stats.compare import ComparisonSpec
-from attnlab.stats.factorial import Effect, FactorialResult, half_normal_scores
+from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
 from attnlab.stats.paired import describe_level
 from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
@@ -73,8 +73,11 @@ def name_with_aliases(effect: Effect) -> str:
 
 
 def short_name(effect: Effect) -> str:
-    """Return the name of an effect for a sentence: "a × b (+ c × d)", or with several aliases "a × b (+ 3 aliased)"."""
-    return f"{effect.name} (+ {len(effect.aliases)} aliased)" if len(effect.aliases) > 1 else name_with_aliases(effect)
+    """Return the name of an effect for a sentence, a sum as such: "the sum a × b + c × d", "the sum of a × b and 3 others"."""
+    others = [f"{format_weight(weight)}{name}" for weight, name in effect.aliases]
+    if len(others) > 1:
+        return f"the sum of {effect.name} and {len(others)} others"
+    return f"the sum {effect.name} {others[0]}" if others else effect.name
 
 
 def describe_effect_verdict(effect: Effect) -> str:
@@ -119,7 +122,7 @@ def describe_estimation(result: FactorialResult) -> list[str]:
         meaning = "A main effect is the mean of the metric with a factor on minus its mean with it off, over all other levels"
     texts.append(
         f"{meaning}{ratio}. Effects are least-squares estimates of a linear model with seeds as blocks. Each is computed in "
-        "every seed; its interval and its t-test come from its scatter over the seeds, as for a paired difference."
+        "every seed, and its interval comes from its scatter over the seeds, as for a paired difference."
     )
     return texts
 
@@ -130,13 +133,10 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all main effects, and separately over "
         "interactions. “Better” means better with the factor on."
     )
-    if prior := next((effect.difference.interval.prior for effect in result.main if effect.difference.interval.prior), None):
-        yield (
-            "The t-tests and intervals of main effects borrow from each other, as those of interactions do (moderated t-test, "
-            f"Smyth 2004): the variance of each is averaged with the mean of all, which has the weight of "
-            f"{count(prior.degrees_of_freedom, 'degree')} of freedom."
-        )
-    yield from describe_mark({effect.name: effect.difference for effect in result.effects}, of="main effects, or interactions,")
+    yield from error_notes(result)
+    yield from describe_mark(
+        {short_name(effect): effect.difference for effect in result.effects}, of="main effects, or interactions,"
+    )
     if result.interactions and result.design.name == "leave_one_out":
         yield "Interactions: the effect of all factors together minus the sum of their single effects."
     elif result.interactions:
@@ -146,11 +146,41 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         )
     if any(effect.aliases for effect in result.effects):
         yield (
-            "Effects in parentheses are aliased: estimate and verdict are those of the sum. In a sum that is equivalent to "
-            "zero, effects of opposite signs may cancel."
+            "Effects in parentheses are aliased: estimate, interval and verdict belong to the sum. In a sum that is equivalent "
+            "to zero, effects of opposite signs may cancel."
         )
     if spec.margin is not None:
-        yield f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero."
+        yield (
+            f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero. The 95 % interval in the table "
+            "does not decide this, and may be wider."
+        )
+
+
+def error_notes(result: FactorialResult) -> Iterator[str]:
+    """Yield notes on the two tests of an effect, and on the error of its family."""
+    tested = {main: error for main, error in result.errors.items() if any(e.is_main is main for e in result.effects)}
+    if not any(effect.difference.p_moderated is not None for effect in result.effects):
+        return
+    errors = [f"{'main effects' if main else 'interactions'}: {_describe_error(error, main)}" for main, error in tested.items()]
+    yield (
+        "A verdict needs two t-tests below 5 %, and p is the larger of their p-values: the test of the effect alone, with the "
+        "interval behind ±, and the test with the error of a linear model of cells and seeds, corrected by Holm's method. The "
+        f"error of {'; of '.join(errors)}."
+    )
+    scattered = [effect for effect in result.effects if effect.scatters]
+    if scattered:
+        yield (
+            f"{_list([short_name(effect) for effect in scattered])}: scatter over the seeds beyond chance (F-test at 5 %), as "
+            "when a factor changes the initial values. Such an effect is tested mostly with its variance over the seeds; the "
+            f"error has the weight of {count(MAX_PRIOR, 'degree')} of freedom."
+        )
+
+
+def _describe_error(error: FamilyError, main: bool) -> str:
+    degrees = f"{count(error.degrees_of_freedom, 'degree')} of freedom"
+    if error.is_of_family:
+        return f"their mean variance over the seeds, which is larger than the residual ({degrees})"
+    return f"the residual{'' if main else ' without the scatter of main effects'} ({degrees})"
 
 
 def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:

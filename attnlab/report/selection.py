@@ -137,9 +137,13 @@ def described_verdicts(
         if cell.verdict and cell.difference
     ]
     found += [(f"the trend of {trend.name}", _verdict(trend.kind, trend.p_value), trend.corrections) for trend in trends]
+    if effects is None:
+        return found
+    from attnlab.report.factorial import short_name
+
     found += [
-        (f"the effect of {effect.name}", _verdict(effect.verdict.kind, p_of_verdict(effect.difference)), corrections)
-        for effect in (effects.effects if effects else ())
+        (f"the effect of {short_name(effect)}", _verdict(effect.verdict.kind, p_of_verdict(effect.difference)), corrections)
+        for effect in effects.effects
         if (corrections := effect.verdict.corrections)
     ]
     return found

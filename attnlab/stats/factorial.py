@@ -1,12 +1,21 @@
 """Effects of a factorial study: main effects and interactions, estimated by least squares with seeds as blocks.
 
-Each effect is estimated from all runs (`attnlab.config.linear_model` defines the terms), and tested over the seeds: it is
-computed in every seed, and its standard error comes from its scatter over them, like that of a paired difference. The residual
-of the linear model, pooled over all effects, has more degrees of freedom, but assumes that every factor changes the runs of a
-seed equally much. A factor that changes the initial values, and another one that hardly changes a run, violate that: with a
-pooled residual, 11 to 45 % of simulated designs without any effect then have a false verdict (`benchmarks/factorial.py`). Main
-effects, and interactions, borrow from each other's variances (`attnlab.stats.moderation`) and are corrected by Holm's method
-each; this and the correction for looks are those of `attnlab.stats.paired`.
+Each effect is estimated from all runs (`attnlab.config.linear_model` defines the terms) and computed in every seed. A verdict
+needs two tests below 5 %, like any other (`attnlab.stats.paired`):
+
+- the t-test of the effect alone: its scatter over the seeds, as for a paired difference, with n - 1 degrees of freedom for n
+  seeds.
+- the test of its family, main effects or interactions, corrected by Holm's method over the family. Its error is the residual
+  of the linear model with cells and seeds as blocks: if runs scatter independently, all effects have one variance up to a known
+  factor, and with 16 cells and 3 seeds the residual has 30 degrees of freedom. A factor that changes the initial values makes
+  its main effect scatter more. Where the main effects scatter more over the seeds than the residual says, their mean variance
+  is the error (`FamilyError`). A main effect that scatters beyond chance more than the residual without main effects has mostly
+  its own variance: the error then has the weight of at most 2 degrees of freedom. The error of interactions leaves out the
+  scatter of main effects, and is otherwise found alike.
+
+The residual by itself makes 11 to 45 % of false verdicts if one factor changes the runs of a seed more than the others do, and
+the t-test of an effect alone finds few effects with 3 seeds (`benchmarks/factorial.py`). The correction for looks is that of
+`attnlab.stats.paired`.
 
 Runs that are lost leave the design unbalanced. A lost run is then replaced by its least-squares prediction, which does not
 change the least-squares estimates (Yates 1933), and the standard errors are increased to what they are for the completed runs.
@@ -32,17 +41,15 @@ from attnlab.config.linear_model import Estimable, Term, design_aliases, estimab
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, lose_alike
 from attnlab.stats.margin import is_wide
-from attnlab.stats.moderation import moderate
+from attnlab.stats.paired import LEVEL
 from attnlab.stats.records import LOST_STATES
+from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind, judge
 
 if TYPE_CHECKING:
     import numpy
 
-# Degrees of freedom of the prior in a moderated t-test. The variances of effects differ more than those of a table's
-# comparisons, which share their baseline: with 4, 7 % of simulated fractions have a false verdict if one factor changes the
-# runs of a seed.
-MAX_PRIOR = 3
+MAX_PRIOR = 2  # degrees of freedom of the error in the variance of an effect that scatters beyond chance
 TOGETHER = "all together"
 SMALLEST_WEIGHT = 1e-9  # of a cell in an effect; below it, the cell is on neither of the effect's sides
 Run = tuple[Point, int, float]  # levels, seed, value
@@ -60,6 +67,7 @@ class Effect:
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
         verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.
+        scatters: True if it scatters over the seeds beyond chance, so that it is tested mostly with its own variance.
     """
 
     name: str
@@ -68,6 +76,34 @@ class Effect:
     difference: paired.Difference
     verdict: Verdict
     aliases: tuple[tuple[float, str], ...] = ()
+    scatters: bool = False
+
+
+@dataclass(frozen=True)
+class FamilyError:
+    """The variance that the effects of one family are tested with: of main effects, or of interactions.
+
+    Attributes:
+        variance: Of one run, in the metric's unit squared.
+        degrees_of_freedom: Of the variance.
+        is_of_family: True if it is the mean variance of the family's effects over the seeds, which is larger than the residual.
+        rest: Variance of one run from the rest of the residual, without the scatter of the family.
+        rest_degrees_of_freedom: Of that variance; 0 without a rest.
+    """
+
+    variance: float
+    degrees_of_freedom: int
+    is_of_family: bool = False
+    rest: float = 0.0
+    rest_degrees_of_freedom: int = 0
+
+    def is_exceeded(self, variance: float, degrees_of_freedom: int) -> bool:
+        """Return True for a variance of one run that exceeds that of the rest beyond chance: an F-test at 5 %."""
+        from scipy.special import fdtrc
+
+        if not self.rest_degrees_of_freedom or not self.rest:
+            return False
+        return float(fdtrc(degrees_of_freedom, self.rest_degrees_of_freedom, variance / self.rest)) < LEVEL
 
 
 @dataclass(frozen=True)
@@ -81,6 +117,7 @@ class FactorialResult:
         runs: Number of completed runs.
         lost: State -> number of runs that ended without a result.
         problem: The reason if there are no effects, else "".
+        errors: The errors of main effects (key True) and of interactions (False), as far as the effects are tested with them.
     """
 
     design: FactorialDesign
@@ -89,6 +126,7 @@ class FactorialResult:
     runs: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+    errors: Mapping[bool, FamilyError] = field(default_factory=dict)
 
     @property
     def main(self) -> list[Effect]:
@@ -120,13 +158,14 @@ def estimate_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Fact
     if not runs:
         return FactorialResult(design, lost=lost, problem="no run has completed")
     terms, planned = design_aliases(design, design.points)
-    estimable, names, values = seed_effects(design, runs)
+    estimable, effects = seed_effects(design, runs)
     scale = median(abs(value) for _, _, value in runs)
-    withheld = _unequal_losses(cells, design, estimable, names)
-    effects = _judged(names, values, terms, estimable, spec, scale=scale, withheld=withheld)
+    withheld = _unequal_losses(cells, design, estimable, [effect.name for effect in effects])
+    errors = family_errors(design, runs) if spec.moderate else {}
+    judged = _judged(effects, terms, estimable, spec, scale=scale, withheld=withheld, errors=errors)
     missing = tuple(terms[i].name for i in planned.kept if i not in estimable.kept)
-    problem = "" if effects else "the completed runs determine no effect"
-    return FactorialResult(design, tuple(effects), missing, len(runs), lost, problem)
+    problem = "" if judged else "the completed runs determine no effect"
+    return FactorialResult(design, tuple(judged), missing, len(runs), lost, problem, errors)
 
 
 def _unequal_losses(
@@ -159,11 +198,23 @@ def _points(cell: CellSummary, design: FactorialDesign) -> list[Point]:
         return []
 
 
-def seed_effects(design: FactorialDesign, runs: Sequence[Run]) -> tuple[Estimable, list[str], list[dict[int, float]]]:
-    """Return the terms that the runs determine, the names of their effects, and for each effect its value in every seed.
+@dataclass(frozen=True)
+class SeedEffect:
+    """An effect in every seed.
 
-    The mean of an effect over the seeds is its least-squares estimate.
+    Attributes:
+        name: Of the effect.
+        values: Seed -> the effect. The mean over the seeds is its least-squares estimate.
+        factor: Variance of a value over that of one run, if runs scatter independently.
     """
+
+    name: str
+    values: Mapping[int, float]
+    factor: float = 1.0
+
+
+def seed_effects(design: FactorialDesign, runs: Sequence[Run]) -> tuple[Estimable, list[SeedEffect]]:
+    """Return the terms that the runs determine, and their effects in every seed."""
     import numpy
 
     seeds = sorted({seed for _, seed, _ in runs})
@@ -175,7 +226,7 @@ def seed_effects(design: FactorialDesign, runs: Sequence[Run]) -> tuple[Estimabl
     kept = list(estimable.kept)
     names = [terms[i].name for i in kept]
     if not kept:
-        return estimable, [], []
+        return estimable, []
     # Each effect in each seed as weights of the runs: shape (seeds, effects, runs).
     at_points = model_columns(design, terms, points)[:, kept]
     contrasts = numpy.linalg.pinv(numpy.column_stack([numpy.ones(len(points)), at_points]))[1:]
@@ -196,11 +247,51 @@ def seed_effects(design: FactorialDesign, runs: Sequence[Run]) -> tuple[Estimabl
         estimates = numpy.where(known, estimates, center)
     else:
         seeds_of = [seeds] * len(names)
-    return (
-        estimable,
-        names,
-        [{seed: float(estimates[s, e]) for s, seed in enumerate(known_seeds)} for e, known_seeds in enumerate(seeds_of)],
-    )
+    factors = len(seeds) * (mean**2).sum(1)
+    values = [{seed: float(estimates[s, e]) for s, seed in enumerate(known)} for e, known in enumerate(seeds_of)]
+    return estimable, [
+        SeedEffect(name, of_effect, float(factor)) for name, of_effect, factor in zip(names, values, factors, strict=True)
+    ]
+
+
+def family_errors(design: FactorialDesign, runs: Sequence[Run]) -> dict[bool, FamilyError]:
+    """Return the errors of main effects (key True) and of interactions (False) that the runs determine.
+
+    Three linear models leave ever smaller residuals: cells and seeds; main effects in every seed as well; and all effects in
+    every seed. The differences of their sums of squares are the scatter of main effects and of interactions over the seeds.
+    """
+    import numpy
+
+    terms = model_terms(design)
+    points, seeds = sorted({point for point, _, _ in runs}), sorted({seed for _, seed, _ in runs})
+    y = numpy.array([value for _, _, value in runs])
+    cells = numpy.array([[float(point == other) for other in points] for point, _, _ in runs])
+    blocks = numpy.array([[float(seed == other) for other in seeds] for _, seed, _ in runs])
+    columns = model_columns(design, terms, [point for point, _, _ in runs])
+    is_main = numpy.array([term.is_main for term in terms])
+
+    def residual(chosen: numpy.ndarray) -> tuple[float, int]:
+        """Return the sum of squares and the degrees of freedom that a model with these terms in every seed leaves."""
+        in_seeds = [blocks * column[:, None] for column in columns[:, chosen].T]
+        model = numpy.column_stack([cells, blocks, *in_seeds])
+        solution, _, rank, _ = numpy.linalg.lstsq(model, y, rcond=None)
+        return float(((y - model @ solution) ** 2).sum()), len(y) - int(rank)
+
+    left = [residual(chosen) for chosen in (numpy.zeros(len(terms), bool), is_main, numpy.ones(len(terms), bool))]
+    errors = {main: _family_error(*pair) for main, pair in ((True, left[:2]), (False, left[1:]))}
+    return {main: error for main, error in errors.items() if error is not None}
+
+
+def _family_error(every: tuple[float, int], rest: tuple[float, int]) -> FamilyError | None:
+    """Return the error of a family from the sums of squares, with their degrees of freedom, with and without its scatter."""
+    squares, degrees_of_freedom = every[0] - rest[0], every[1] - rest[1]
+    if degrees_of_freedom <= 0 or every[0] <= 0:
+        return None
+    residual, of_family = every[0] / every[1], squares / degrees_of_freedom
+    without = (rest[0] / rest[1], rest[1]) if rest[1] else (0.0, 0)
+    if of_family > residual:
+        return FamilyError(of_family, degrees_of_freedom, True, *without)
+    return FamilyError(residual, every[1], False, *without)
 
 
 def _completed_tables(
@@ -225,14 +316,14 @@ def _completed_tables(
 
 
 def _judged(
-    names: Sequence[str],
-    values: Sequence[Mapping[int, float]],
+    found: Sequence[SeedEffect],
     terms: Sequence[Term],
     estimable: Estimable,
     spec: ComparisonSpec,
     *,
     scale: float,
     withheld: frozenset[str],
+    errors: Mapping[bool, FamilyError],
 ) -> list[Effect]:
     """Return the effects with their tests, corrected over the main effects and over the interactions."""
     contained: dict[str, list[tuple[float, str]]] = {}
@@ -242,38 +333,67 @@ def _judged(
     main = {term.name for term in terms if term.is_main} | {TOGETHER}
     effects = []
     for is_main in (True, False):
-        family = [i for i, name in enumerate(names) if (name in main) is is_main]
-        without_test = [names[i] in withheld for i in family]
-        differences = judge_family([values[i] for i in family], spec, scale=scale, withheld=without_test)
-        for i, difference in zip(family, differences, strict=True):
+        family = [effect for effect in found if (effect.name in main) is is_main]
+        without_test = [effect.name in withheld for effect in family]
+        differences = judge_family(family, spec, scale=scale, withheld=without_test, error=errors.get(is_main))
+        for effect, difference in zip(family, differences, strict=True):
             verdict = judge(difference, direction=spec.direction)
             if verdict.kind is VerdictKind.EQUIVALENT and is_wide(spec.margin, [scale], metric=spec.metric):
                 verdict = replace(verdict, sensitivity=Sensitivity.WIDE_MARGIN)
-            effects.append(Effect(names[i], is_main, values[i], difference, verdict, tuple(contained.get(names[i], ()))))
+            aliases, error = tuple(contained.get(effect.name, ())), errors.get(is_main)
+            scatters = error is not None and _scatters(difference.interval, error, effect.factor)
+            effects.append(Effect(effect.name, is_main, effect.values, difference, verdict, aliases, scatters))
     return effects
 
 
 def judge_family(
-    family: Sequence[Mapping[int, float]], spec: ComparisonSpec, *, scale: float, withheld: Sequence[bool] = ()
+    family: Sequence[SeedEffect],
+    spec: ComparisonSpec,
+    *,
+    scale: float,
+    withheld: Sequence[bool] = (),
+    error: FamilyError | None = None,
 ) -> list[paired.Difference]:
-    """Test effects over the seeds, corrected over all of them, in the order given.
+    """Test effects, corrected over all of them, in the order given.
 
     Args:
-        family: For each effect, seed -> its value.
+        family: The effects in every seed.
         spec: The comparison that the study makes.
         scale: Size of the metric, which decides what is noise.
         withheld: True for each effect whose sides lost different shares of their runs; default: none.
+        error: The error of the family; None: each effect has its own.
     """
     differences: list[paired.Difference | None] = []
-    for i, values in enumerate(family):
-        zero, scales = dict.fromkeys(values, 0.0), dict.fromkeys(values, scale)
-        difference = paired.difference(values, zero, margin=spec.margin, looks=spec.looks, scales=scales)
-        if difference is not None and len(values) > 1 and withheld and withheld[i]:
+    for i, effect in enumerate(family):
+        zero, scales = dict.fromkeys(effect.values, 0.0), dict.fromkeys(effect.values, scale)
+        difference = paired.difference(effect.values, zero, margin=spec.margin, looks=spec.looks, scales=scales)
+        if difference is not None and len(effect.values) > 1 and withheld and withheld[i]:
             difference = paired.withhold(difference, paired.NoTest.LOSSES)
+        if difference is not None and error is not None and difference.p is not None and difference.interval.sd:
+            prior = _prior(difference.interval, error, effect.factor, len(family))
+            difference = paired.moderated_t_test(difference, prior) if prior else difference
         differences.append(difference)
-    most = min([MAX_PRIOR, *(difference.interval.n for difference in differences if difference)])
-    moderated = moderate(differences, most=most) if spec.moderate else differences
-    return [difference for difference in paired.correct(moderated) if difference is not None]
+    return [difference for difference in paired.correct(differences) if difference is not None]
+
+
+def _prior(mean: paired.Interval, error: FamilyError, factor: float, effects: int) -> VariancePrior | None:
+    """Return the prior with which the moderated variance of an effect is the error of its family.
+
+    It is the part of the error that the scatter of the effect itself does not contribute, with less weight for an effect that
+    scatters beyond chance.
+    """
+    own, every = mean.n - 1, error.degrees_of_freedom
+    if every <= own:
+        return None
+    assert mean.sd is not None
+    variance = max(0.0, (every * factor * error.variance - own * mean.sd**2) / (every - own))
+    most = MAX_PRIOR if _scatters(mean, error, factor) else every
+    return VariancePrior(min(most, every - own), variance, effects)
+
+
+def _scatters(mean: paired.Interval, error: FamilyError, factor: float) -> bool:
+    """Return True for an effect that scatters over the seeds more than the rest of the residual, beyond chance."""
+    return bool(mean.sd) and error.is_exceeded((mean.sd or 0.0) ** 2 / factor, mean.n - 1)
 
 
 def half_normal_scores(effects: Iterable[Effect]) -> list[tuple[Effect, float]]:

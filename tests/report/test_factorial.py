@@ -99,14 +99,22 @@ def test_sums_of_aliased_interactions_are_not_called_interactions() -> None:
     result = estimate_effects(cells, SPEC)
     assert result is not None and all(effect.aliases for effect in result.interactions)
     text = summarize_effects(result, SPEC).text
-    assert "Of 3 sums of interactions and their aliases, 3 are equivalent" in text and "(+ ff_mult=2 × gate)" in text
+    assert (
+        "Of 3 sums of interactions and their aliases, 3 are equivalent" in text
+        and "the sum no_wo × rotary + ff_mult=2 × gate" in text
+    )
     assert any("may cancel" in note for note in effect_notes(result, SPEC))
     three = replace(result.interactions[0], aliases=((1.0, "c × d"), (1.0, "e × f"), (-1.0, "g × h")))
     worse = replace(three, verdict=replace(three.verdict, kind=VerdictKind.WORSE))
     changed = replace(result, effects=(*result.main, worse))
     text = summarize_effects(changed, SPEC).text
-    assert "of 1 sum of interactions" in text.lower() and "(+ 3 aliased)" in text and "together" not in text
+    assert "of 1 sum of interactions" in text.lower() and "the sum of no_wo × rotary and 3 others" in text
+    assert "together" not in text
     assert describe_effect_verdict(worse) == "worse"
+    (note,) = (note for note in effect_notes(changed, SPEC) if note.startswith("A verdict needs two t-tests"))
+    assert note.count("degrees of freedom") == 2 and "residual" in note
+    scattered = replace(result, effects=(replace(result.effects[0], scatters=True), three))
+    assert any("beyond chance" in note and "no_wo" in note for note in effect_notes(scattered, SPEC))
     clear = replace(worse, aliases=())
     assert "worse together" in summarize_effects(replace(result, effects=(*result.main, clear)), SPEC).text
 
@@ -117,7 +125,7 @@ def test_an_effect_whose_interval_alone_excludes_zero_has_the_simultaneous_one_b
     gate = next(effect for effect in result.effects if effect.name == "gate")
     assert gate.verdict.kind is not VerdictKind.WORSE and not hides_correction(gate.difference)
     interval = replace(gate.difference.interval, mean=0.012, sd=0.01, low=0.0015, high=0.0225)
-    hidden = replace(gate, difference=replace(gate.difference, interval=interval, p=0.03, p_holm=0.12))
+    hidden = replace(gate, difference=replace(gate.difference, interval=interval, p=0.03, p_table=0.12))
     changed = replace(result, effects=tuple(hidden if effect is gate else effect for effect in result.effects))
     outer = simultaneous_interval(hidden.difference)
     assert outer is not None and hides_correction(hidden.difference)

@@ -1,5 +1,6 @@
 """Tests of the effects of factorial studies, against a textbook's figures and least squares written out."""
 
+import dataclasses
 from collections.abc import Callable, Collection
 
 import numpy
@@ -88,7 +89,7 @@ def test_estimates_are_least_squares_with_seeds_as_blocks(factors: int, cells: i
     assert means(result) == pytest.approx(dict(zip(names, solution[3:], strict=True)), abs=1e-9)
 
 
-def test_an_effect_is_tested_by_its_scatter_over_the_seeds() -> None:
+def test_an_effect_has_the_interval_of_its_scatter_over_the_seeds() -> None:
     """A constant difference between seeds cancels, and the scatter of other effects does not count."""
     value = noise()
     design = two_level(3)
@@ -104,8 +105,63 @@ def test_holm_counts_main_effects_and_interactions_separately() -> None:
     result = result_of(two_level(3), noise(), seeds=6)
     for family in (result.main, result.interactions):
         smallest = min(family, key=lambda effect: effect.difference.p or 1)
-        assert smallest.difference.p is not None
-        assert smallest.difference.p_holm == pytest.approx(min(1, 3 * smallest.difference.p))
+        assert smallest.difference.p_moderated is not None
+        assert smallest.difference.p_table == pytest.approx(min(1, 3 * smallest.difference.p_moderated))
+
+
+def test_effects_are_tested_with_the_residual_of_the_linear_model() -> None:
+    """The textbook's variance of a run: differences of duplicates, here without the mean difference of the two seeds."""
+    design = two_level(3)
+    order = {(a, b, c): YIELD[a + 2 * b + 4 * c] for a, b, c in design.points}
+    result = result_of(design, lambda point, seed: order[(point[0], point[1], point[2])][seed], seeds=2)
+    gaps = numpy.array([second - first for first, second in YIELD])
+    residual = ((gaps - gaps.mean()) ** 2).sum() / 2 / 7
+    error = result.errors[True]
+    assert (error.variance, error.degrees_of_freedom) == (pytest.approx(residual), 7) and not error.is_of_family
+    a, b, c = (effect.difference for effect in result.main)
+    for interval in (a.interval, c.interval):
+        assert interval.degrees_of_freedom == 7 and interval.moderated_sd is not None
+        assert interval.moderated_sd**2 / 2 == pytest.approx(residual / 4), "(standard error)^2 = residual x (1/8 + 1/8)"
+    assert b.interval.sd == 0 and b.p is None, "the effect of B is -5 with both seeds"
+
+
+def test_main_effects_that_scatter_more_than_the_residual_have_their_mean_variance() -> None:
+    value = noise(2)
+    design = two_level(3)
+    result = result_of(design, lambda point, seed: value(point, seed) + (20 * seed**2 if point[2] else 0))
+    error, others = result.errors[True], result.errors[False]
+    own = numpy.mean([numpy.var([*effect.values.values()], ddof=1) for effect in result.main])
+    assert error.is_of_family and error.degrees_of_freedom == 6 and error.variance == pytest.approx(own / (4 / 8))
+    assert [effect.scatters for effect in result.main] == [False, False, True]
+    assert result.main[2].difference.interval.degrees_of_freedom == 2 + 2
+    rest = [numpy.var([*effect.values.values()], ddof=1) for effect in result.interactions]
+    assert others.variance < 10 < own and others.degrees_of_freedom in (6, 8)
+    if others.is_of_family:
+        assert others.variance == pytest.approx(numpy.mean(rest) / (4 / 8))
+
+
+def test_a_verdict_on_an_effect_needs_its_own_scatter_too() -> None:
+    """One factor changes the initial values: the residual, to which the others contribute most, is too small for its effect."""
+    value, shift = noise(4), (3.0, 6.0, 3.5)
+    result = result_of(two_level(4), lambda point, seed: value(point, seed) + (shift[seed] if point[3] else 0))
+    d = result.main[3].difference
+    assert d.p is not None and d.p_table is not None and d.p_table < 0.05 < d.p == d.p_holm
+    assert result.main[3].verdict.kind is VerdictKind.INCONCLUSIVE
+    assert d.interval.low is not None and d.interval.high is not None and d.interval.low < 0 < d.interval.high
+
+
+def test_without_moderation_each_effect_has_its_own_error() -> None:
+    design, value = two_level(3), noise()
+    spec = dataclasses.replace(spec_of(design), moderate=False)
+    runs = [
+        {**{f.name: f.levels[v] for f, v in zip(design.factors, p, strict=True)}, "seed": s, "state": "completed", "test": ""}
+        | {"cell": str(p), "score": value(p, s)}
+        for p in design.points
+        for s in range(3)
+    ]
+    result = estimate_effects(summarize_cells(runs, spec), spec)
+    assert result is not None and not result.errors
+    assert {effect.difference.interval.prior for effect in result.effects} == {None}
 
 
 def test_verdicts_follow_direction_and_margin() -> None:
@@ -131,7 +187,7 @@ def test_the_spread_of_effects_with_lost_runs_is_not_understated() -> None:
     estimates, squares = [], []
     for _ in range(400):
         runs = [(p, s, random.normal()) for p in design.points for s in range(3) if (p, s) not in lost]
-        values = seed_effects(design, runs)[2][0].values()
+        values = seed_effects(design, runs)[1][0].values.values()
         estimates.append(numpy.mean(list(values)))
         squares.append(numpy.var(list(values), ddof=1) / 3)
     assert numpy.mean(squares) == pytest.approx(numpy.var(estimates), rel=0.2)

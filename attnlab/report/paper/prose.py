@@ -10,7 +10,7 @@ from typing import Any
 from attnlab.config.command import CURVE
 from attnlab.planning.factorial import describe_design
 from attnlab.report.control import control_notes
-from attnlab.report.factorial import describe_omissions
+from attnlab.report.factorial import describe_omissions, error_notes
 from attnlab.report.margin import margin_notes
 from attnlab.report.methods import values_text
 from attnlab.report.page import Page
@@ -140,10 +140,12 @@ def effects_caption(result: FactorialResult, cells: Sequence[CellSummary], spec:
         f"Effects of {count(len(result.design.factors), 'factor')} on {escape(metric_name(spec))} "
         f"{describe_test(cells)} ({better(spec.direction)}), on minus off: least-squares estimates over {seeds} "
         f"{_interval_of(differences, spec)}.",
-        f"$p$: {main.replace('paired ', '')}; interactions are corrected separately.",
+        f"$p$: {main.replace('moderated paired ', '').replace('paired ', '')}; interactions are corrected separately.",
         _simultaneous_clause(differences),
         f"Verdicts at the 5\\,\\% level, on a factor that is on: {legend(effect.verdict for effect in result.effects)}",
-        "Effects in parentheses are aliased with the one before them." if any(e.aliases for e in result.effects) else "",
+        "Effects in parentheses are aliased: estimate and verdict belong to the sum."
+        if any(e.aliases for e in result.effects)
+        else "",
     ]
     return sentences(*texts)
 
@@ -279,11 +281,14 @@ def _statistics(
         texts, keys = [f"The test is {escape(spec.estimator.words.test_note)}."], [*spec.estimator.references]
         if keys:
             texts[0] = f"{texts[0][:-1]}~\\cite{{{','.join(keys)}}}."
-    if priors:
+    if result and result.errors:
+        texts.append(escape(" ".join(error_notes(result))))
+    elif priors:
         degrees = count(priors[0].degrees_of_freedom, "degree")
         texts.append(
-            "Variances are moderated~\\cite{smyth2004}: each is averaged with the mean of all, which has the weight of "
-            f"{degrees} of freedom."
+            "In the test of the table, variances are moderated~\\cite{smyth2004}: each is averaged with the mean of all, which "
+            f"has the weight of {degrees} of freedom. A verdict also needs the $t$-test of the comparison alone below "
+            "5\\,\\%; $p$ is the larger of the two $p$-values."
         )
         keys.append("smyth2004")
     texts.append(f"$p$-values are corrected by Holm's method~\\cite{{holm1979}} over all {family} at a level of {level}.")
