@@ -132,22 +132,18 @@ def _by_verdict(contrast: Contrast, unit: Unit) -> list[str]:
 
 def _named_effects(study: ContrastEffect, kind: VerdictKind | None = None) -> str:
     """Return a study with its effects as in "wo-enwik8 (-1.63 %)"; "" if it has none with a verdict of this kind."""
-    several = len(study.comparisons) > 1
-    texts = [
-        f"{f'{cell.name} ' if several else ''}{format_percent(effect.mean) if effect else _in_metric(cell)}{_chosen(cell)}"
-        for cell, effect in zip(study.comparisons, study.effects, strict=True)
-        if kind is None or (cell.verdict is not None and cell.verdict.kind is kind)
-    ]
+    several, texts = len(study.comparisons) > 1, []
+    for cell, effect in zip(study.comparisons, study.effects, strict=True):
+        if kind is None or (cell.verdict is not None and cell.verdict.kind is kind):
+            size = cell.difference.format(short=True) if cell.difference else ""
+            size = format_percent(effect.mean) if effect else size
+            texts.append(f"{f'{cell.name} ' if several else ''}{size}{_chosen(cell)}")
     return f"{study.table.name} ({', '.join(texts)})" if texts else ""
 
 
 def _chosen(cell: CellSummary) -> str:
     verdict = cell.verdict
     return "".join(f", {text}" for text in (describe_corrections(verdict.kind, verdict.corrections) if verdict else ()))
-
-
-def _in_metric(cell: CellSummary) -> str:
-    return cell.difference.format(short=True) if cell.difference else ""
 
 
 def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.colors import BUILT_IN
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Strong, Summary
@@ -21,16 +21,13 @@ from attnlab.report.wording import (
     describe_reason,
     describe_verdict,
     export_corrections,
+    format_both,
     format_consistent,
-    format_interval,
-    format_metric,
     format_p_value,
-    format_simultaneous,
 )
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
 from attnlab.stats.paired import describe_level
-from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 
 if TYPE_CHECKING:
@@ -55,15 +52,7 @@ def _effect_texts(effect: Effect) -> list[str]:
         p = f"{format_p_value(difference.p_equivalent_holm)} (equivalence)"
     else:
         p = format_p_value(difference.p_holm)
-    return [name_with_aliases(effect), _format_effect(effect), p, describe_effect_verdict(effect)]
-
-
-def _format_effect(effect: Effect, *, in_parentheses: bool = False) -> str:
-    """Format an effect with the interval that agrees with its verdict; in parentheses with both where they do not agree."""
-    if not in_parentheses:
-        return format_consistent(effect.difference)
-    text, outer = format_interval(effect.difference.interval, sign=True), format_simultaneous(effect.difference)
-    return f"{text}, {outer}" if outer else text
+    return [name_with_aliases(effect), format_consistent(effect.difference), p, describe_effect_verdict(effect)]
 
 
 def name_with_aliases(effect: Effect) -> str:
@@ -206,13 +195,8 @@ def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:
-    mean = effect.difference.interval
-    text = format_interval(mean, sign=True)
-    outer = simultaneous_interval(effect.difference) if effect.difference.comparisons > 1 else None
-    ends = (outer.low, outer.high) if outer else (None, None)
-    return ForestRow(
-        name_with_aliases(effect), color, list(effect.values.values()), mean.mean, mean.low, mean.high, text, *ends
-    )
+    name, values = name_with_aliases(effect), list(effect.values.values())
+    return forest_row(name, color, values, effect.difference, text=effect.difference.format())
 
 
 def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
@@ -246,7 +230,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part:
     inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]
     rest: list[str] = []
     if inconclusive:
-        texts = [f"{short_name(effect)} ({_format_effect(effect, in_parentheses=True)})" for effect in inconclusive]
+        texts = [f"{short_name(effect)} ({format_both(effect.difference)})" for effect in inconclusive]
         reasons = {describe_reason(effect.verdict) for effect in inconclusive}
         reason = f": {reasons.pop()}" if len(reasons) == 1 else ""
         rest += [Strong("Inconclusive"), f": {_list(texts)}{reason}."]
@@ -288,12 +272,11 @@ def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
 
 
 def _size(effect: Effect) -> str:
-    interval, p = effect.difference.interval, format_p_value(effect.difference.p_holm, equals=True)
     if effect.verdict.kind not in (VerdictKind.BETTER, VerdictKind.WORSE):
         return short_name(effect)
-    half_width = "" if interval.half_width is None else f" ± {format_metric(interval.half_width)}"
-    conditions = describe_conditions(effect.verdict)
-    return ", ".join([f"{short_name(effect)} by {format_metric(abs(interval.mean))}{half_width}", f"p {p}", *conditions])
+    p = format_p_value(effect.difference.p_holm, equals=True)
+    size = effect.difference.format_size()
+    return ", ".join([f"{short_name(effect)}{size}", f"p {p}", *describe_conditions(effect.verdict)])
 
 
 def _list(texts: Sequence[str]) -> str:

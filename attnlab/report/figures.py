@@ -9,7 +9,7 @@ from itertools import product
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
 from attnlab.report.control import plot_label
-from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.heat import heat_map
 from attnlab.report.plots.learning import MAX_CELLS
 from attnlab.report.plots.seeds import SeedRow, seed_plot
@@ -19,7 +19,6 @@ from attnlab.report.section import Figure
 from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
-from attnlab.stats.simultaneous import simultaneous_interval
 
 MAX_HEAT_MAPS = 6
 MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier to read
@@ -51,16 +50,11 @@ def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: 
     for cell in comparisons(cells):
         if cell.difference is not None and math.isfinite(cell.difference.interval.mean):
             name = comparison_name(plot_label(cell, spec), cell.baseline) if several else plot_label(cell, spec)
-            mean, baseline = cell.difference.interval, by_name[cell.baseline].values
-            null = cell.difference.null
+            baseline = by_name[cell.baseline].values
             shown = {seed: value for seed, value in cell.values.items() if in_unit}
             values = [value - baseline[seed] for seed, value in shown.items() if seed in baseline]
             text = format_difference(cell, simultaneous=False)
-            outer = simultaneous_interval(cell.difference) if cell.difference.comparisons > 1 else None
-            ends = (mean.mean, mean.low, mean.high, *((outer.low, outer.high) if outer else (None, None)))
-            center, low, high, outer_low, outer_high = [None if end is None else end - null for end in ends]
-            ends = (center or 0.0, low, high)
-            rows.append(ForestRow(name, colors[cell.name], values, *ends, text, outer_low, outer_high))
+            rows.append(forest_row(name, colors[cell.name], values, cell.difference, text=text))
     return rows
 
 

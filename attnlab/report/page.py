@@ -16,7 +16,7 @@ from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps
 from attnlab.report.interval_notes import item_notes
 from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
-from attnlab.report.plots.learning import learning_curves, learning_panels
+from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
@@ -115,12 +115,12 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
-    search = search_section(searches, spec, info.search)
+    search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)
     sections = [
         *analyzed.sections(),
         _grid_section(cells, spec),
         search,
-        _learning_section(cells, records, curves, spec=spec, colors=colors),
+        _learning_section(learning_panels(cells, alike, curves, spec=spec, colors=colors), spec),
         _cost_section(cells, records, spec, colors),
         _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
         _incomplete_runs(cells, info),
@@ -169,24 +169,13 @@ def _grid_section(cells: Sequence[CellSummary], spec: ComparisonSpec) -> PageSec
     return PageSection("Two axes at a time", plots=plots) if plots else None
 
 
-def _learning_section(
-    cells: Sequence[CellSummary],
-    records: Sequence[Mapping[str, Any]],
-    curves: pandas.DataFrame,
-    *,
-    spec: ComparisonSpec,
-    colors: Mapping[str, str],
-) -> PageSection | None:
-    plots = learning_curves(learning_panels(cells, runs_at_best(records, cells, spec), curves, spec=spec, colors=colors))
+def _learning_section(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> PageSection | None:
     about = [note] if (note := spec.estimator.words.runs) else []
-    return PageSection("Learning curves", about, plots=plots) if plots else None
+    return PageSection("Learning curves", about, plots=learning_curves(panels)) if panels else None
 
 
 def _cost_section(
-    cells: Sequence[CellSummary],
-    records: Sequence[Mapping[str, Any]],
-    spec: ComparisonSpec,
-    colors: Mapping[str, str],
+    cells: Sequence[CellSummary], records: Sequence[RunRecord], spec: ComparisonSpec, colors: Mapping[str, str]
 ) -> PageSection | None:
     table = cost_table(cells, colors=colors)
     plots = draw_tradeoffs(cells, spec, colors)

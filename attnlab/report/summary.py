@@ -19,8 +19,8 @@ from attnlab.report.wording import (
     describe_conditions,
     describe_reason,
     describe_verdict,
+    format_both,
     format_p_value,
-    format_simultaneous,
     shared_axes,
 )
 from attnlab.stats import paired
@@ -136,7 +136,7 @@ def _result(cell: CellSummary) -> str:
     if cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE):
         text = f"{cell.name}{cell.difference.format_size()}, p {format_p_value(cell.difference.p_holm, equals=True)}"
     elif cell.verdict.kind is VerdictKind.EQUIVALENT and cell.difference.interval.mean:
-        text = f"{cell.name}, {_signed_difference(cell)}"
+        text = f"{cell.name}, {format_both(cell.difference)}"
     else:
         text = cell.name
     return ", ".join([text, *describe_conditions(cell.verdict)])
@@ -152,7 +152,7 @@ def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
         p = format_p_value(cell.difference.p_holm, equals=True)
         size = f" {baseline}{cell.difference.format_size()} (p {p}, {seeds}){conditions}"
         return [f"{name} ", Strong(f"is {kind} than"), size]
-    difference = f"({_signed_difference(cell)}, {seeds})"
+    difference = f"({format_both(cell.difference)}, {seeds})"
     if kind is VerdictKind.EQUIVALENT:
         return [f"{name} ", Strong("is equivalent to"), f" {baseline} within ±{spec.margin:g} {difference}{conditions}"]
     if kind is VerdictKind.IDENTICAL:
@@ -195,7 +195,7 @@ def _open(
 def _inconclusive(cell: CellSummary, need: str) -> str:
     """Return an inconclusive cell with its difference, and with its own need unless that of its group is stated."""
     assert cell.verdict is not None
-    return f"{cell.name} ({_signed_difference(cell)}{'' if need else f', {describe_reason(cell.verdict)}'})"
+    return f"{cell.name} ({format_both(cell.difference)}{'' if need else f', {describe_reason(cell.verdict)}'})"
 
 
 def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
@@ -252,13 +252,6 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
         return Summary(first, _open([], rest))
     where = ", ".join(f"{axis} {value}" for axis, value in spec.baseline.items())
     return Summary(first, [f"The baseline has {where}."])
-
-
-def _signed_difference(cell: CellSummary) -> str:
-    if cell.difference is None:
-        return ""
-    simultaneous = format_simultaneous(cell.difference)
-    return cell.difference.format() + (f", {simultaneous}" if simultaneous else "")
 
 
 def _values(baseline: Mapping[str, Any]) -> str:

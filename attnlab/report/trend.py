@@ -16,11 +16,11 @@ from attnlab.report.wording import (
     describe_corrections,
     describe_mark,
     export_corrections,
+    format_both,
     format_change,
     format_consistent,
     format_interval,
     format_p_value,
-    format_simultaneous,
     level_noun,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
@@ -60,7 +60,8 @@ def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
     text = f"{comparison_name(trend.name, trend.baseline)}: {describe_kind(trend)}: {', '.join(differences)} {level_noun(spec)}"
     if trend.slope is None:
         return text
-    return f"{text}; {_format_slope(trend)} per doubling{_p_clause(trend)}"
+    slope = format_both(trend.slope, after=" ({})")
+    return f"{text}; {slope} per doubling{_p_clause(trend)}"
 
 
 def describe_kind(trend: Trend) -> str:
@@ -111,14 +112,6 @@ def _p_value(trend: Trend) -> str:
     """Format the p-value that the outcome rests on, with a remark if it is that of the equivalence test."""
     steady = trend.kind is TrendKind.STEADY and trend.slope is not None and not trend.slope.identical
     return format_p_value(trend.p_value) + (" (equivalence)" if steady else "")
-
-
-def _format_slope(trend: Trend) -> str:
-    """Format a slope for a sentence, with its interval, and the simultaneous one where only that agrees with the outcome."""
-    if trend.slope is None:
-        return ""
-    outer = format_simultaneous(trend.slope)
-    return format_interval(trend.slope.interval, sign=True) + (f" ({outer})" if outer else "")
 
 
 def _p_clause(trend: Trend) -> str:

@@ -87,11 +87,13 @@ def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str
     ]
 
 
-def format_simultaneous(difference: Difference) -> str:
-    """Format a simultaneous interval as in "simultaneous ± 0.0459"; "" where the 95 % interval agrees with the verdict."""
+def format_both(difference: Difference | None, *, after: str = ", {}") -> str:
+    """Format a difference, also with the simultaneous interval where only that agrees with the verdict; "" for None."""
+    if difference is None:
+        return ""
     outer = simultaneous_interval(difference) if hides_correction(difference) else None
     ends = "" if outer is None else difference.format_ends(outer)
-    return f"simultaneous {ends}" if ends else ""
+    return difference.format() + (after.format(f"simultaneous {ends}") if ends else "")
 
 
 def is_chosen(cell: CellSummary) -> bool:

@@ -145,7 +145,7 @@ class Estimator:
         """Return further columns of a cell for `cells.csv`."""
         return {}
 
-    def notes(self, cells: Iterable[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
+    def notes(self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
         """Return notes on the figures of a table; without any, the page explains intervals and tests of means."""
         return []
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, ClassVar
@@ -46,13 +46,13 @@ from attnlab.stats.solve_rates import interval_of_difference, p_above
 
 FARTHEST = 200  # largest number of seeds that `Exact.fewest_seeds` considers
 WIDE_RATE = 0.5  # margin of solve rates from which on it is noted: few seeds tell small differences apart
-EXACT: Mapping[str, str] = {
-    "noun": "median",
-    "heading": "median {metric}",
-    "summary": "median over {{seeds}}",
-    "compared_by": "{description}",
-    "caption": "compared by {description}; exact 95 % intervals in brackets",
-}
+EXACT = Words(
+    noun="median",
+    heading="median {metric}",
+    summary="median over {{seeds}}",
+    compared_by="{description}",
+    caption="compared by {description}; exact 95 % intervals in brackets",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +87,6 @@ class ExactDifference(Difference):
         return [_gap(cell, baseline) for cell, baseline in self.pairs]
 
     @property
-    def conclusion(self) -> str:
-        """`lower`, `higher` or `equivalent`, in the direction of the metric, or "" if inconclusive."""
-        if self.p is None:
-            return ""
-        if self.is_significant:
-            # A larger rate or probability is better; a median has the direction of the metric.
-            same = self.estimator.difference_direction == self.estimator.direction
-            return "higher" if (self.interval.mean > self.null) == same else "lower"
-        return "equivalent" if self.within_margin else ""
-
-    @property
     def may_be_repeated(self) -> bool:
         gaps = self.gaps
         if self.estimator.takes_threshold:
@@ -116,7 +105,7 @@ class ExactDifference(Difference):
         return self.estimator.format_difference(self)
 
     def format_ends(self, interval: Interval) -> str:
-        return self.estimator.format_ends(interval).lstrip()
+        return interval.format_ends(digits=self.estimator.digits, sign=self.estimator.has_sign)
 
     def format_size(self) -> str:
         return f", {self.format()}"  # which has a sign
@@ -172,9 +161,8 @@ class Exact(Estimator):
             return None
         n = len(pairs)
         looks = looks and looks.extend_to(n)
-        untested = ExactDifference(
-            ExactInterval(n, 0.0), margin=margin, looks=looks, null=self.null, estimator=self, pairs=pairs
-        )
+        options = {"null": self.null, "like_metric": self.difference_direction == self.direction}
+        untested = ExactDifference(ExactInterval(n, 0.0), **options, margin=margin, looks=looks, estimator=self, pairs=pairs)
         estimate, ends = self.estimate(untested, level_at(LEVEL / 2, looks, n))
         untested = replace(untested, interval=ExactInterval(n, estimate, None, *ends))
         if n < 2 or (looks and looks.announced and n < looks.first):
@@ -242,11 +230,7 @@ class Exact(Estimator):
 
     def format_difference(self, difference: ExactDifference) -> str:
         """Format a difference with its interval and sign, as in "+0.80 [+0.11, +0.99]"."""
-        return f"{difference.interval.mean:+.{self.digits}f}{self.format_ends(difference.interval)}"
-
-    def format_ends(self, interval: Interval) -> str:
-        """Format the ends of an interval of a difference, as in " [+0.11, +0.99]"."""
-        return interval.format_ends(digits=self.digits, sign=self.has_sign)
+        return f"{difference.interval.mean:+.{self.digits}f} {difference.format_ends(difference.interval)}".rstrip()
 
     def columns(self, cell: CellSummary) -> dict[str, Any]:
         """Return the estimand and the estimate with its interval; the columns of the metric have the mean."""
@@ -254,9 +238,7 @@ class Exact(Estimator):
         ends = (estimate.mean, estimate.low, estimate.high) if estimate else (None, None, None)
         return {"estimand": self.name, **dict(zip(("estimate", "estimate_low", "estimate_high"), ends, strict=True))}
 
-    def notes(self, cells: Iterable[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
-        """Return notes on summaries, tests and looks."""
-        cells = list(cells)
+    def notes(self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
         texts = [f"Seeds are summarized by {self.words.description}. Brackets are exact 95 % intervals over seeds."]
         texts += self.warnings(cells)
         if any(cell.scores.keys() - cell.values.keys() for cell in cells):
@@ -289,8 +271,8 @@ class Median(Exact):
 
     name = "median"
     digits = 4
-    templates = Words(
-        **EXACT,
+    templates = replace(
+        EXACT,
         description="the median of the differences in {metric} between runs with the same seed",
         measure="the median of {quantity}",
         test="sign test",
@@ -317,9 +299,11 @@ class SolveRate(Exact):
     takes_threshold = is_rate = True
     in_unit = False
     references = ("barnard1947", "chan1998", "clopper1934")
-    templates = Words(
-        **EXACT
-        | {"noun": "solve rate", "summary": "share of solved seeds over {{seeds}}", "heading": "{metric} {sign} {threshold:g}"},
+    templates = replace(
+        EXACT,
+        noun="solve rate",
+        heading="{metric} {sign} {threshold:g}",
+        summary="share of solved seeds over {{seeds}}",
         description="the solve rate, the share of seeds with {metric} of {limit} {threshold:g}",
         measure="the share of seeds with {heading}",
         difference_heading="difference in solve rate from",
@@ -362,7 +346,7 @@ class SolveRate(Exact):
     def format(self, cell: CellSummary) -> str:
         """Format the number of solved seeds, as in "solved 4 of 5 [0.28, 0.99]"."""
         rate = cell.estimate
-        return super().format(cell) if rate is None else f"solved {rate.solved} of {rate.n}{rate.format_ends(digits=2)}"
+        return super().format(cell) if rate is None else f"solved {rate.solved} of {rate.n} {rate.format_ends(digits=2)}"
 
     def warnings(self, cells: Iterable[CellSummary]) -> list[str]:
         """Return a warning about a threshold in another unit than the scores: per cent, or a share."""
@@ -405,8 +389,9 @@ class Superiority(Exact):
     in_unit = has_equivalence = has_sign = False
     null = 0.5
     references = ("clopper1934",)
-    templates = Words(
-        **EXACT | {"summary": "median over {{seeds}} of the metric"},
+    templates = replace(
+        EXACT,
+        summary="median over {{seeds}} of the metric",
         description="the probability of superiority, that a run has better {metric} than the baseline's run with the same seed",
         difference="probability of superiority over the baseline",
         difference_heading="probability above one half of beating",
@@ -428,5 +413,6 @@ class Superiority(Exact):
         """Format the counts, as in "better in 5 of 6 seeds [0.36, 1.00]"."""
         wins, losses = difference.wins
         ties = len(difference.pairs) - wins - losses
-        text = f"better in {wins} of {count(wins + losses, 'seed')}{self.format_ends(difference.interval)}"
+        ends = difference.format_ends(difference.interval)
+        text = f"better in {wins} of {count(wins + losses, 'seed')} {ends}".rstrip()
         return text + (f", {count(ties, 'tie')}" if ties else "")

@@ -83,24 +83,17 @@ class Interval:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def format(self, *, sign: bool = False) -> str:
-        """Format as in "2.1130 ± 0.0200", without "±" if there is no interval; "diverged" if the mean is infinite.
-
-        Args:
-            sign: Write "+" before a positive mean.
-        """
-        if not math.isfinite(self.mean):  # a median that falls on diverged runs
-            return f"{NO_NUMBER}{self.format_ends(sign=sign)}"
-        mean = ("+" if sign and self.mean > 0 else "") + format_metric(self.mean)
-        if self.half_width is None:
-            return f"{mean}{self.format_ends(sign=sign)}"
-        return f"{mean} ± {format_metric(self.half_width)}"
+        """Format as in "2.1130 ± 0.0200"; "diverged" if the mean is infinite; `sign`: with "+" before a positive mean."""
+        mean = ("+" if sign and self.mean > 0 else "") + format_metric(self.mean) if math.isfinite(self.mean) else NO_NUMBER
+        ends = self.format_ends(sign=sign) if self.half_width is None else f"± {format_metric(self.half_width)}"
+        return f"{mean} {ends}".rstrip()
 
     def format_ends(self, *, digits: int = 4, sign: bool = False) -> str:
-        """Format the ends as in " [0.28, 0.99]", with signs for a difference; "" without ends."""
+        """Format the ends as in "[0.28, 0.99]", with signs for a difference; "" without ends."""
         if self.low is None or self.high is None:
             return ""
         ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (self.low, self.high)]
-        return f" [{', '.join(ends)}]"
+        return f"[{', '.join(ends)}]"
 
 
 @dataclass(frozen=True)
@@ -123,6 +116,7 @@ class Difference:
         skewness: That of the paired differences; None with fewer than `skewness.MIN_SEEDS` pairs or without a t-test.
         no_test: The reason why several pairs have no test; None if they have one.
         null: The value of the estimate without a difference.
+        like_metric: An estimate above `null` is one of larger scores, rather than of better ones.
     """
 
     interval: Interval
@@ -139,6 +133,7 @@ class Difference:
     skewness: float | None = None
     no_test: NoTest | None = None
     null: float = 0.0
+    like_metric: bool = True
 
     @property
     def p_holm(self) -> float | None:
@@ -165,13 +160,13 @@ class Difference:
 
     @property
     def conclusion(self) -> str:
-        """`lower`, `higher`, `equivalent`, `identical` (the same value in each of enough seeds), or "" if inconclusive."""
-        if self.p is None or self.interval.sd is None:
+        """`lower`, `higher` (scores), `equivalent`, `identical` (the same in each of enough seeds), or "" if inconclusive."""
+        if self.p is None:
             return ""
         if self.identical:
             return "identical" if self.interval.n >= SEEDS_OF_IDENTICAL else ""
         if self.is_significant:
-            return "lower" if self.interval.mean < 0 else "higher"
+            return "higher" if (self.interval.mean > self.null) == self.like_metric else "lower"
         return "equivalent" if self.within_margin else ""
 
     @property

@@ -150,16 +150,12 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
     return _inconclusive(difference)
 
 
-def _without_test(difference: Difference) -> Verdict:
-    is_constant = difference.no_test is NoTest.CONSTANT
-    reason, constant = (Reason.CONSTANT, "difference") if is_constant else (Reason.LOSSES, "")
-    return Verdict(VerdictKind.INCONCLUSIVE, reason, pairs=difference.interval.n, constant=constant)
-
-
 def _inconclusive(difference: Difference) -> Verdict:
     kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
     if difference.no_test is not None:
-        return _without_test(difference)
+        is_constant = difference.no_test is NoTest.CONSTANT
+        reason, constant = (Reason.CONSTANT, "difference") if is_constant else (Reason.LOSSES, "")
+        return Verdict(kind, reason, pairs=n, constant=constant)
     if difference.p is None and difference.looks and n > 1:
         return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
     if difference.fewest_seeds([n]) is None:

@@ -48,7 +48,7 @@ def verdict_columns(
     bolds = best_cells(cells, direction=spec.estimator.value_direction)
     names = [breakable(_row_label(cell, spec)) if first else "" for cell, first in rows]
     columns = [PaperColumn("cell", [*names, *map(escape, scores)], is_number=False)]
-    values = [_value_interval(cell) if first else None for cell, first in rows]
+    values = [(cell.estimate or cell.value) if first else None for cell, first in rows]
     states = [
         spec.estimator.format(cell) if first and interval is None else ""
         for (cell, first), interval in zip(rows, values, strict=True)
@@ -76,11 +76,6 @@ def verdict_columns(
 
 def _row_label(cell: CellSummary, spec: ComparisonSpec) -> str:
     return f"{cell.name} (baseline)" if cell.is_baseline else plot_label(cell, spec)
-
-
-def _value_interval(cell: CellSummary) -> Interval | None:
-    """Return the value that the page shows, with its interval; None for a cell without one."""
-    return cell.estimate or cell.value
 
 
 def _interval_cells(

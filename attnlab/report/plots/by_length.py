@@ -99,15 +99,9 @@ def length_axis(lengths: Sequence[int], x: Callable[[float], float]) -> list[str
         lengths: Ascending.
         x: Maps the logarithm of a length to a horizontal position.
     """
-    parts, last = [], -math.inf
-    for length in lengths:
-        place = x(math.log(length))
-        parts.append(svg.line((place, TOP), (place, BOTTOM), svg.GRID, width=1))
-        if place - last > MIN_LABEL_DISTANCE:
-            parts.append(svg.text(place, BOTTOM + 16, f"{length:,}", size=12, anchor="middle", fill=svg.FAINT))
-            last = place
-    parts.append(svg.text((LEFT + RIGHT) / 2, BOTTOM + 32, "length", size=12, anchor="middle", fill=svg.FAINT))
-    return parts
+    places = [(x(math.log(length)), f"{length:,}") for length in lengths]
+    name = ((LEFT + RIGHT) / 2, BOTTOM + 32, "length")
+    return svg.value_axis(places, ends=(TOP, BOTTOM), gap=MIN_LABEL_DISTANCE, name=name)
 
 
 def _trained_length(lengths: Sequence[int], trained: set[int | None], x: Callable[[float], float]) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from attnlab.report.plots import svg
+from attnlab.stats.paired import Difference
+from attnlab.stats.simultaneous import simultaneous_interval
 
 FAR = 6  # times the median: larger differences are arrows at the frame, so that the others can be seen
 ROW_HEIGHT, TOP, PADDING = 44, 58, 14
@@ -32,6 +34,14 @@ class ForestRow:
     outer_low: float | None = None
     outer_high: float | None = None
     is_mean: bool = field(default=False, kw_only=True)
+
+
+def forest_row(label: str, color: str, values: Sequence[float], difference: Difference, *, text: str) -> ForestRow:
+    """Return the row of a difference: its distance from the value without a difference, with its intervals."""
+    interval, outer = difference.interval, simultaneous_interval(difference) if difference.comparisons > 1 else None
+    ends = (interval.low, interval.high, *((outer.low, outer.high) if outer else (None, None)))
+    low, high, *outside = [None if end is None else end - difference.null for end in ends]
+    return ForestRow(label, color, values, interval.mean - difference.null, low, high, text, *outside)
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:

@@ -62,7 +62,9 @@ def rate_plot(
     rates = sorted({rate for c in curves for rate in c.curve.runs.tried})
     positions = math.log10(rates[0]), math.log10(rates[-1])
     x, y = svg.scale(positions, (LEFT + PADDING, RIGHT - PADDING)), svg.scale(limits, (BOTTOM, TOP))
-    parts = [*svg.header(title, note), *svg.y_axis(y, limits, left=LEFT, right=RIGHT), *_rate_axis(rates, x, label)]
+    places, name = [(x(math.log10(rate)), f"{rate:.3g}") for rate in rates], ((LEFT + RIGHT) / 2, BOTTOM + 32, label)
+    parts = [*svg.header(title, note), *svg.y_axis(y, limits, left=LEFT, right=RIGHT)]
+    parts += svg.value_axis(places, ends=(TOP, BOTTOM), gap=MIN_LABEL_DISTANCE, name=name)
     frame = f'<rect x="{LEFT}" y="{TOP}" width="{RIGHT - LEFT}" height="{BOTTOM - TOP}"/>'
     parts.append(f'<clipPath id="{clip}">{frame}</clipPath>')
     for i, cell in enumerate(curves):
@@ -74,19 +76,6 @@ def rate_plot(
         parts.append(svg.line((0, height), (24, height), cell.color, width=2.5))
         parts.append(svg.text(30, height + 4, svg.truncate(cell.name, size=12.5, width=svg.WIDTH - 30), size=12.5))
     return svg.document(BOTTOM + 50 + LEGEND_LINE * len(curves), title, parts)
-
-
-def _rate_axis(rates: Sequence[float], x: Callable[[float], float], label: str) -> list[str]:
-    """Return a vertical grid line for each value, and labels for as many as fit."""
-    parts, last = [], -math.inf
-    for rate in rates:
-        place = x(math.log10(rate))
-        parts.append(svg.line((place, TOP), (place, BOTTOM), svg.GRID, width=1))
-        if place - last > MIN_LABEL_DISTANCE:
-            parts.append(svg.text(place, BOTTOM + 16, f"{rate:.3g}", size=12, anchor="middle", fill=svg.FAINT))
-            last = place
-    parts.append(svg.text((LEFT + RIGHT) / 2, BOTTOM + 32, label, size=12, anchor="middle", fill=svg.FAINT))
-    return parts
 
 
 def _runs(

@@ -118,6 +118,24 @@ def y_axis(y: Callable[[float], float], limits: Limits, *, left: float, right: f
     return parts
 
 
+def value_axis(places: Sequence[tuple[float, str]], *, ends: Limits, gap: float, name: tuple[float, float, str]) -> list[str]:
+    """Return a vertical grid line at each place, labels below them for as many places as fit, and the name of the axis.
+
+    Args:
+        places: (horizontal position, label), ascending.
+        ends: Upper and lower ends of the lines.
+        gap: Smallest distance of two labels.
+        name: Position and text.
+    """
+    parts, last = [], -math.inf
+    for place, label in places:
+        parts.append(line((place, ends[0]), (place, ends[1]), GRID, width=1))
+        if place - last > gap:
+            parts.append(text(place, ends[1] + 16, label, size=12, anchor="middle", fill=FAINT))
+            last = place
+    return [*parts, text(*name, size=12, anchor="middle", fill=FAINT)]
+
+
 def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8) -> str:
     """Return a filled circle."""
     style = f'fill="{color}" fill-opacity="{opacity}" stroke="{PAPER}" stroke-width=".8"'

@@ -47,7 +47,8 @@ def trend_plot(lines: Sequence[TrendLine], *, title: str, note: str, axis: str, 
     if margin is not None:
         parts.append(svg.rect(LEFT, y(margin), RIGHT - LEFT, y(-margin) - y(margin), MARGIN_COLOR, opacity=0.2))
     parts += svg.y_axis(y, limits, left=LEFT, right=RIGHT)
-    parts += _level_axis(levels, x, bottom=bottom, axis=axis)
+    places, name = [(x(math.log(level)), format_level(level)) for level in levels], ((LEFT + RIGHT) / 2, bottom + 31, axis)
+    parts += svg.value_axis(places, ends=(TOP, bottom), gap=MIN_LABEL_DISTANCE, name=name)
     parts.append(svg.line((LEFT, y(0)), (RIGHT, y(0)), svg.INK, width=1.4))
     labels = []
     for i, line in enumerate(lines):
@@ -83,19 +84,6 @@ def _line(
                 svg.arrow((place, y(edge)), line.color, (0, -sign)) for edge, sign in svg.ends_beyond((low, high), limits)
             ]
         parts.append(svg.rect(place - 4, y(mean) - 4, 8, 8, line.color))
-    return parts
-
-
-def _level_axis(levels: Sequence[float], x: Callable[[float], float], *, bottom: float, axis: str) -> list[str]:
-    """Return a vertical grid line for each level, and labels for as many levels as fit."""
-    parts, last = [], -math.inf
-    for level in levels:
-        place = x(math.log(level))
-        parts.append(svg.line((place, TOP), (place, bottom), svg.GRID, width=1))
-        if place - last > MIN_LABEL_DISTANCE:
-            parts.append(svg.text(place, bottom + 16, format_level(level), size=12, anchor="middle", fill=svg.FAINT))
-            last = place
-    parts.append(svg.text((LEFT + RIGHT) / 2, bottom + 31, axis, size=12, anchor="middle", fill=svg.FAINT))
     return parts
 
 
