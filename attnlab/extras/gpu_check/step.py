@@ -77,18 +77,18 @@ class Setting:
         """Return the size of a measurement: ``small`` in a rehearsal."""
         return small if self.rehearse else whole
 
-    def resolved(self, base: dict[str, Any], *, variant: Any = "dense", seed: int = 0) -> RunConfig:
+    def resolved(self, base: dict[str, Any], *, variant: Any = "dense") -> RunConfig:
         """Return the configuration of one cell, resolved as in a study.
 
         Raises:
             UserError: the plan refuses it; the message is the reason.
         """
         machine = {"device": self.device.type, "threads": 1 if self.rehearse else None, **base.get("machine", {})}
-        study = {"study": "gpu-check", "base": {**base, "machine": machine}, "grid": {"variant": [variant]}, "seeds": [seed]}
+        study = {"study": "gpu-check", "base": {**base, "machine": machine}, "grid": {"variant": [variant]}}
         (cell,) = plan(study).cells
         if cell.refusal is not None:
             raise UserError(cell.refusal)
-        return cell.config.model_copy(update={"seed": seed})
+        return cell.config
 
     def median_seconds(self, act: Callable[[], object], *, rounds: int = 7, least: float = 0.05) -> float:
         """Return the median time of a call over rounds of at least ``least`` seconds each, after two calls."""
