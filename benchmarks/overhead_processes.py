@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,18 +40,16 @@ def starts(study: Path, marks: Path) -> None:
     from attnlab.study.execution.progress import ProgressDisplay
     from attnlab.study.execution.worker import Worker
 
-    start_processes = Worker.start
-
-    def start(jobs: Sequence[Job]) -> list[Worker]:
-        _write(marks, key=jobs[0].folder.name, asked=time.monotonic())
-        return start_processes(jobs)
+    def start(job: Job) -> Worker:
+        _write(marks, key=job.folder.name, asked=time.monotonic())
+        return Worker(job)
 
     os.environ["OVERHEAD_MARKS"] = str(marks)
     preload = "benchmarks.overhead_preload"
     with (
         patch("attnlab.study.execution.job.PRELOAD", preload),
         patch("attnlab.study.run.PRELOAD", preload),
-        patch.object(Worker, "start", start),
+        patch("attnlab.study.execution.runner.Worker", start),
     ):
         attnlab.run(
             study,

@@ -67,7 +67,6 @@ SLOW = (
     "trained/test_model.py",
     "trained/test_part_weights.py",
     "trained/test_recorded_code.py",
-    "training/fused/",
     "training/test_cuda_memory.py",
     "models/test_decoding.py",
     "tracking/test_moved_folder.py",

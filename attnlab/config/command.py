@@ -156,9 +156,6 @@ def check_command(study: StudyConfig) -> None:
     for part, reason in UNSUPPORTED.items():
         if part in study.model_fields_set and getattr(study, part):
             raise UserError(f"expected no {part!r} in a study with 'command': {reason}", study.where(part, key=True))
-    if study.run.fuse is not None:
-        message = "expected no 'fuse' in a study with 'command': a program trains one seed at a time"
-        raise UserError(message, study.where("run", "fuse", key=True))
     _check_metric(study)
     for name, value in study.base.items():
         _check_name(study, name, ("base", name), what="base")

@@ -6,7 +6,7 @@ and with the same budget. The chosen values are then trained on the fresh seeds 
 
 import math
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -139,12 +139,7 @@ class ConfirmConfig(Section):
 
 
 class RunLimits(Section):
-    """How runs are trained and stopped. Not part of their configuration: no number depends on it, but for rounding."""
+    """Limits at which the study stops a run. They are not part of its configuration, because no number depends on them."""
 
     memory_limit: Size | None = Field(default=None, description="of one run's process, for example 8GiB; null: none")
     timeout: Time | None = Field(default=None, description="of one run, for example 90s, 30m or 2h; null: none")
-    fuse: Literal["seeds"] | None = Field(
-        default=None,
-        description="seeds: train the seeds of a cell together as one batched model, which is meant for small models on a GPU; "
-        "each run is the one that it is alone, but for rounding; null: each run by itself",
-    )

@@ -24,7 +24,6 @@ from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
 from attnlab.planning.factorial import check_factors
-from attnlab.planning.fusing import fuse_notes, refuse_unfusable
 from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.named_notes import planned_runs
@@ -200,12 +199,6 @@ class Plan:
         """The number of runs of all cells and stages, trials included."""
         return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells) + len(self.stage_runs)
 
-    @property
-    def processes(self) -> int:
-        """The number of processes that train the runs: one for each, or with ``run.fuse`` one for the seeds of a cell."""
-        fused = len(self.seeds) * max(1, len(self.sweep_values)) if self.study.run.fuse else 0
-        return self.total - (fused - fused // len(self.seeds)) * sum(cell.refusal is None for cell in self.cells)
-
     def require_runs(self) -> None:
         """Raise `UserError`, with the reasons, if every cell is refused."""
         if not self.total:
@@ -296,7 +289,6 @@ def plan(
     check_factors(study, resolved)
     resolved = match_costs(study, resolved, resolver, progress=progress)
     resolved = resolve_stages(resolved, resolver)
-    resolved = refuse_unfusable(study, resolved, progress=progress)
     questions = resolve_questions(study, resolved)
     first = next(iter(questions.values()))
     estimand = resolve_estimands(study, resolved, questions)
@@ -399,7 +391,6 @@ def _notes(
         yield from direction_notes(metric, direction)
     yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
     yield from on_machine
-    yield from fuse_notes(study, kept)
     yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]

@@ -118,10 +118,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
             path.write_text(calls[-1].text, encoding="utf-8")
         else:
             client.download_artifacts(str(newest["run_id"]), "study.yaml", folder)
-        # The file may state another name than the record, or none: `--set study=...` names a study, too.
+        # The file may state another name than the record, or none: `--set study=...` names a study, too. The limits of
+        # runs, which no page shows, may have keys that were deleted since.
         text = path.read_text(encoding="utf-8")
         try:
-            study = read_study(path, sets={"study": experiment.name})
+            study = read_study(path, sets={"study": experiment.name, "run": {}})
         except UserError as error:  # its place is a copy that is deleted
             place = f"the recorded study file of {experiment.name!r}"
             raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None

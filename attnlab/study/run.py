@@ -156,7 +156,6 @@ def run(
     folder, display = runs_folder(root), display or ProgressDisplay()
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, root=folder)
     url = shared_storage(storage)
-    _require_fusible(plan, train)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
             if check:
@@ -222,12 +221,6 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
     flat = flatten_config(json.loads(cell.settings.to_json()))
     fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
     return {**fields, "length": task_length(cell.settings), **test}
-
-
-def _require_fusible(plan: Plan, train: str) -> None:
-    """Raise ``UserError`` if a study fuses runs that another function than attnlab's trains."""
-    if plan.study.run.fuse is not None and train != TRAIN:
-        raise UserError(f"expected attnlab's training function, {TRAIN}, got {train}", plan.study.where("run", "fuse"))
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

@@ -172,8 +172,6 @@ def load_runs(
     ``init``, ``init.run``        the stage whose weights the run started from (None: from scratch), and the fingerprint of
                                   that run
     ``init.taken``                which tensors it took over, and which started fresh
-    ``fused``                     number of seeds that were trained as one model (``run.fuse``): ``train_seconds`` is an equal
-                                  share of their steps; NaN of a run that was trained alone
     ``data_notes``                list of notes on the task's data, for example test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
@@ -223,7 +221,6 @@ def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str,
     row |= {name: value for name, value in final_metrics(record).items() if name not in row}
     row |= {key: value for key, value in tag.items() if key.startswith("length.")}
     row |= {"init.taken": tag["init"]} if "init" in tag else {}
-    row |= {"fused": int(tag["fused"])} if "fused" in tag else {}
     if "command" in config:
         row |= {"test": identity_of_test(CommandConfig.model_validate(config))}
     else:

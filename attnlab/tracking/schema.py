@@ -182,7 +182,6 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.attempt": whole,
         "attnlab.failures": whole | Literal[""],
         "attnlab.trial": whole,
-        "attnlab.fused": whole,
         "attnlab.params": fields,
         "attnlab.factors": fields,
         "attnlab.search": fields,

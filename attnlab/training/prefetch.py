@@ -42,15 +42,9 @@ class Prefetcher:
 
     def take(self, step: int) -> RankBatch:
         """Return the batch of ``step``, drawing it now if it was not prefetched, and forget it."""
-        batch = self.peek(step)
-        del self._ahead[step]
-        return batch
-
-    def peek(self, step: int) -> RankBatch:
-        """Return the batch of ``step``, which the next ``take`` returns again."""
         if step not in self._ahead:
             self.prefetch(step)
-        return self._ahead[step]
+        return self._ahead.pop(step)
 
     def prefetch(self, step: int) -> None:
         """Draw the batch of a coming step."""

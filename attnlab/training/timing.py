@@ -30,7 +30,6 @@ class Timer:
         self.warm_seconds, self.warm_tokens = 0.0, 0
         self.parts: dict[str, float] = dict.fromkeys(EXCLUDED, 0.0)
         self.last: dict[str, float] = {}
-        self._shared_by = 1
         self._warm = False
         self._start: float | None = None
         self._interval = 0
@@ -49,7 +48,7 @@ class Timer:
         if self._start is None:
             return
         synchronise(self.device)
-        elapsed = (perf_counter() - self._start) / self._shared_by
+        elapsed = perf_counter() - self._start
         if not self._warm:
             self.warm_seconds += elapsed
             self.warm_tokens += self._interval
@@ -57,11 +56,6 @@ class Timer:
         self.seconds += elapsed
         self.tokens += self._interval
         self._start, self._interval = None, 0
-
-    def share(self, runs: int) -> None:
-        """Let the coming steps be those of several runs that are trained together, each of which counts an equal share."""
-        self.stop()
-        self._shared_by = runs
 
     @contextmanager
     def exclude(self, part: str, *, split: str = "") -> Iterator[None]:

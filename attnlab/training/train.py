@@ -44,7 +44,7 @@ def train(
         The state in which the run ended, its final metrics and its last step.
     """
     report = report or (lambda step, metrics: False)
-    if folder is not None and (result := recorded_result(config, report=report, folder=folder)) is not None:
+    if folder is not None and (result := _recorded_result(config, report=report, folder=folder)) is not None:
         return result
     if config.machine.processes_per_run > 1:
         from attnlab.training.distributed.launch import train_on_ranks
@@ -53,7 +53,7 @@ def train(
     return train_rank(config, group=Group(), report=report, folder=folder, figures=figures)
 
 
-def recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Result | None:
+def _recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Result | None:
     """Return the result of a run that was trained before, after reporting its history; None if it is to be trained.
 
     Files that an earlier attempt left and that are no longer needed are removed.
@@ -86,7 +86,7 @@ def train_rank(
     device = set_up_run(config, rank=group.rank)
     trainer: Trainer | None = None
     try:
-        trainer = start(config, group=group, folder=folder, device=device, report=report, figures=figures)
+        trainer = _start(config, group=group, folder=folder, device=device, report=report, figures=figures)
         weights.distinct_tensors(trainer.model)  # a model that cannot be saved fails here, not after training
         result = trainer.fit()
         if trainer.start is not None:
@@ -98,11 +98,11 @@ def train_rank(
         summary = {**trainer.fixed_costs, **peaks} if trainer else peaks
         return Result("out_of_memory", summary, step, describe_out_of_memory(error, step=step, peaks=peaks))
     if folder is not None and group.is_rank_zero:
-        save(trainer, result, folder)
+        _save(trainer, result, folder)
     return result
 
 
-def start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
+def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
     """Return a trainer at the latest usable checkpoint of the run, or at step 0."""
     for path, state in checkpoint.load_usable(folder, config=config) if folder is not None else ():
         trainer = Trainer(config, folder=folder, **context)
@@ -127,7 +127,7 @@ def start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer:
     return trainer
 
 
-def save(trainer: Trainer, result: Result, folder: Path) -> None:
+def _save(trainer: Trainer, result: Result, folder: Path) -> None:
     """Write the model, the scores of the test's items and the result, then remove the checkpoints.
 
     The order makes a power cut harmless: until the result is written, the run resumes from its last checkpoint to the same

@@ -30,7 +30,7 @@ from attnlab.training.initial_weights import StartingPoint
 from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
 from attnlab.training.optim import build_optimizer, learning_rate, set_learning_rate, total_steps
-from attnlab.training.prefetch import Prefetcher, RankBatch
+from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
 from attnlab.training.slope import final_slopes
@@ -63,7 +63,6 @@ class Trainer:
         history: every (step, metrics) that was reported, in order.
         fixed_costs: ``costs.fixed_costs`` of the model.
         start: the run whose weights this one started from; None: from scratch.
-        fused: the most runs that trained as one model with this one, counting itself; 1: it trained alone.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Trainer:
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
         self.start: StartingPoint | None = None
-        self.fused = 1
         self.step = 0
         self.pending: list[Tensor] = []  # losses since the last point of the curve, still on the device
         self.history: History = []
@@ -108,33 +106,17 @@ class Trainer:
 
     def fit(self) -> Result:
         """Take the remaining steps, evaluate the selected weights on ``test``, and return the result."""
-        while not self.is_trained:
-            self.take_step()
-            if (result := self.follow_up()) is not None:
-                return result
-        return self.finish()
-
-    @property
-    def is_trained(self) -> bool:
-        """True if no step is left to be taken."""
-        return self.step == self.total or self.selection.is_done
-
-    def follow_up(self) -> Result | None:
-        """Log points, evaluate and write a checkpoint where they are due after a step; return the result of a run that ends."""
         try:
-            if self._log_due():
-                self._log()
-            if self._evaluation_due():
-                self._validate()
-            if self._checkpoint_due():
-                self._save()
-        except _EarlyEnd as end:
-            return self._result_of(end)
-        return None
-
-    def finish(self) -> Result:
-        """Load the selected weights, evaluate them, and return the result. Only they are evaluated on the test split."""
-        try:
+            # Train, with evaluations, log points and checkpoints when they are due.
+            while self.step < self.total and not self.selection.is_done:
+                self.take_step()
+                if self._log_due():
+                    self._log()
+                if self._evaluation_due():
+                    self._validate()
+                if self._checkpoint_due():
+                    self._save()
+            # Load the selected weights; only they are evaluated on the test split.
             selected = self.selection.load_best(self.model)
             if self.config.evaluate.sample_limit is not None:
                 selected = self._evaluate("valid")
@@ -145,20 +127,16 @@ class Trainer:
             at_lengths, tags = self._at_lengths(test)
             slopes = final_slopes(self.history, self.step)
             summary = {**valid, **slopes, **test, **at_lengths, **run_costs, **self.timer.summary()}
-            return Result("completed", summary, self.step, tags={**self.task.run_notes(), **tags, **self._tags()})
+            return Result("completed", summary, self.step, tags={**self.task.run_notes(), **tags})
         except _EarlyEnd as end:
-            return self._result_of(end)
-
-    def _result_of(self, end: _EarlyEnd) -> Result:
-        return Result(end.state, self._costs(), end.step, end.reason, self._tags())
-
-    def _tags(self) -> dict[str, str]:
-        """Return ``fused``, the most runs that were trained as one model with this one, for a run that did not train alone."""
-        return {"fused": str(self.fused)} if self.fused > 1 else {}
+            return Result(end.state, self._costs(), end.step, end.reason)
 
     def take_step(self) -> None:
         """Take one optimiser step, and draw the next batch while the device computes."""
-        batch = self.begin_step()
+        train_config = self.config.train
+        set_learning_rate(self.optimizer, learning_rate(self.step, self.total, train_config))
+        self.timer.start()
+        batch = self.prefetcher.take(self.step)
         loss, self.memory = backward(
             self.model,
             batch,
@@ -168,19 +146,9 @@ class Trainer:
             device=self.device,
             group=self.group,
         )
-        self.end_step(batch, loss)
-
-    def begin_step(self) -> RankBatch:
-        """Set the learning rate, start the timer, and return the batch of the next step."""
-        set_learning_rate(self.optimizer, learning_rate(self.step, self.total, self.config.train))
-        self.timer.start()
-        return self.prefetcher.take(self.step)
-
-    def end_step(self, batch: RankBatch, loss: Tensor) -> None:
-        """Update the weights from the gradient of a batch, and draw the next one while the device computes."""
         self.pending.append(loss)
-        if self.config.train.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.grad_clip)
+        if train_config.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), train_config.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.kept_memory is not None:
@@ -189,11 +157,6 @@ class Trainer:
         self.timer.count(batch.tokens)
         if self.step < self.total:
             self.prefetcher.prefetch(self.step)  # the device still computes this step
-
-    @property
-    def is_due(self) -> bool:
-        """True if ``follow_up`` logs, evaluates or writes a checkpoint after the step just taken."""
-        return self._log_due() or self._checkpoint_due()
 
     def _log(self) -> None:
         """Report the mean loss since the last point. The losses are read together: only here do steps wait for the device."""
@@ -294,7 +257,6 @@ class Trainer:
             "timer": self.timer.state(),
             "data_seconds": self.prefetcher.seconds,
             "start": None if self.start is None else asdict(self.start),
-            "fused": self.fused,
         }
         if self.group.is_rank_zero:
             checkpoint.save_newest(state, self.folder, config=self.config)
@@ -311,7 +273,6 @@ class Trainer:
         own = state["ranks"][self.group.rank]
         self.memory = None if own["memory"] is None else [m.to(self.device) for m in own["memory"]]
         self.start = StartingPoint(**state["start"]) if state["start"] else None
-        self.fused = state["fused"]
         checkpoint.restore_random_state(own["random"], self.device)
 
     def replay_history(self) -> None:
@@ -320,11 +281,8 @@ class Trainer:
             self.group.on_rank_zero(lambda step=step, metrics=metrics: self.report(step, metrics))
 
     def _costs(self) -> dict[str, float]:
-        """Return the costs of the run so far; peak memory is that of the rank with the highest peak.
-
-        A run that was trained with others has none: the peak of their process belongs to all of them.
-        """
-        peaks = self.group.gather(costs.peaks(self.device) if self.fused == 1 else {})
+        """Return the costs of the run so far; peak memory is that of the rank with the highest peak."""
+        peaks = self.group.gather(costs.peaks(self.device))
         run_costs = {
             **self.fixed_costs,
             **{name: max(rank_peaks[name] for rank_peaks in peaks) for name in peaks[0]},

@@ -96,11 +96,11 @@ def with_servers(shell: Shell) -> None:
 
 def with_benchmarks(shell: Shell) -> None:
     """Let the benchmarks read their arguments, and measure nothing."""
-    from benchmarks import fused, variants
+    from benchmarks import variants
     from benchmarks.speed import __main__ as speed
     from benchmarks.verdict import __main__ as verdict
 
-    measured = ((speed, "measure"), (speed.page, "write"), (verdict, "benchmark"), (verdict.page, "write"), (fused, "measure"))
+    measured = ((speed, "measure"), (speed.page, "write"), (verdict, "benchmark"), (verdict.page, "write"))
     for module, name in measured:
         shell.patch.setattr(module, name, MagicMock())
     shell.patch.setattr(verdict.tables, "frame", MagicMock())

@@ -93,16 +93,6 @@ def test_runs_whose_batches_vary_start_as_they_fit(
     assert choose(small_plan(threads=1), "auto", root=tmp_path, measure=False) == chosen, "it is kept"
 
 
-def test_fused_seeds_share_a_process(tmp_path: Path) -> None:
-    sweep = {"train.lr": [1e-3, 3e-3, 1e-2]}
-    swept = [small_plan(sweep=sweep, run=run) for run in ({}, {"fuse": "seeds"})]
-    assert [(plan.total, plan.processes) for plan in swept] == [(24, 24), (24, 3)]
-    together = small_plan(run={"fuse": "seeds"})
-    assert (together.total, together.processes) == (8, 1)
-    assert choose(together, "auto", root=tmp_path) == Concurrency(1, 4)
-    assert list(tmp_path.iterdir()) == []
-
-
 LAYOUTS = {1: 4, 2: 2, 4: 1}
 
 

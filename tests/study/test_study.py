@@ -192,7 +192,7 @@ def test_a_child_that_was_forked_by_a_server_that_ended_at_once_ends(
     lost: list[process.ForkServerProcess], tmp_path: Path
 ) -> None:
     job = Job(settings=tiny(seed=1), folder=tmp_path / "work" / "run", train="tests.support.study_fakes:hangs_once")
-    (worker,) = Worker.start([job])
+    worker = Worker(job)
     try:
         lost[0].join(timeout=30)
         assert lost[0].exitcode, "it ended, and not by itself"

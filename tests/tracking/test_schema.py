@@ -15,9 +15,10 @@ from mlflow import MlflowClient
 from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.report.methods import load_study_info
+from attnlab.report.rerender import rerender
 from attnlab.study.run import run
 from attnlab.tracking.artifacts import ReferenceScore
-from attnlab.tracking.calls import Call, call_tags
+from attnlab.tracking.calls import Call, call_tags, read_calls
 from attnlab.tracking.client import _warn_of_damage, connect
 from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside, require_of_run
@@ -52,7 +53,6 @@ BAD = {
     "attnlab.phase": ["", "other"],
     "attnlab.attempt": ["", "x", "-1"],
     "attnlab.trial": ["", "x"],
-    "attnlab.fused": ["x"],
     "attnlab.params": ["[]", "x"],
     "attnlab.factors": ["[]", "x"],
     "attnlab.summary": ["[]", "x", '{"loss": "x"}'],
@@ -294,6 +294,34 @@ def test_a_recorded_study_file_that_cannot_be_used_is_named_by_its_study(text: s
     with pytest.raises(UserError) as refused:
         load_study_info(load_runs("s", root), root=root)
     assert "recorded study file of 's'" in str(refused.value) and "tmp" not in str(refused.value).replace(str(root), "")
+
+
+def test_a_record_with_a_key_that_was_deleted_is_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``run.fuse`` trained the seeds of a cell as one model, with their number in a tag, until it was deleted."""
+    monkeypatch.chdir(root.parent)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    store_study(root, "s", {"dense": {0: 1.0, 1: 1.1}, "no_wo": {0: 1.2, 1: 1.4}})
+    client, experiment = connect(root), find_experiment(connect(root), "s")
+    call = read_calls(experiment.tags)[-1]
+    text = f"{call.text}run: {{fuse: seeds, timeout: 1h}}\n"
+    for tag, content in call_tags(replace(call, text=text), number=1).items():
+        client.set_experiment_tag(experiment.experiment_id, tag, content)
+    for run_id in load_runs("s", root)["run_id"]:
+        client.set_tag(run_id, "attnlab.fused", "2")
+    assert main(["report", "s"]) == 0 and "fuse: seeds" in Path("reports/s/README.md").read_text(encoding="utf-8")
+    content = json.loads(Path("reports/s/report.json").read_text(encoding="utf-8"))
+    fused = {"columns": [*content["columns"], "fused"], "runs": [{**stored, "fused": 2} for stored in content["runs"]]}
+    Path("reports/s/report.json").write_text(json.dumps(content | fused), encoding="utf-8")
+    rerender(Path("reports/s"))
+    assert main(["bundle", "s"]) == 0
+    monkeypatch.setenv("ATTNLAB_RUNS", "merged")
+    assert main(["merge", "s.zip"]) == 0 and len(load_runs("s")) == 4
+
+    Path("s.yaml").write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert main(["plan", "s.yaml"]) == 2 and "unknown key 'fuse' in run" in capsys.readouterr().err
 
 
 def test_a_strangers_record_is_read_as_data(

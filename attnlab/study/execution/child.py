@@ -1,6 +1,6 @@
-"""The process that trains one run, or several as one model: the child of ``worker.py``.
+"""The process that trains one run: the child of ``worker.py``.
 
-It sends messages about each run over the run's pipe, and ends when its parent dies. Its output goes to the run's ``log.txt``.
+It sends messages about the run over a pipe, and ends when its parent dies. Its output goes to the run's ``log.txt``.
 """
 
 import faulthandler
@@ -12,8 +12,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -49,47 +49,34 @@ from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 
 
-def run_jobs(jobs: Sequence[Job], pipes: Sequence[Connection], lifeline: Connection) -> None:
-    """Train the run of one job, or those of several as one model, and exit.
+def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
+    """Train the run of a job, and exit.
 
     Args:
-        jobs: what to train; the first gives the environment and the limit of memory.
-        pipes: one for each job; they carry messages to the parent, and its answers about a trial.
+        pipe: carries messages to the parent, and its answers about a trial.
         lifeline: closes when the parent dies.
     """
     os.setpgid(0, 0)  # so that the parent can kill this process together with every process that it starts
     threading.Thread(target=die_with_parent, args=(lifeline,), daemon=True).start()
-    first = jobs[0]
     os.environ.clear()
-    os.environ.update(first.environment)  # the server may have an older environment
+    os.environ.update(job.environment)  # the server may have an older environment
     try:
-        for job in jobs:
-            job.folder.mkdir(parents=True, exist_ok=True)
-        output_to(first.folder / "log.txt")
-        for job in jobs[1:]:
-            _point_to_log(job.folder / "log.txt", first.folder)
-        if first.memory_limit is not None:
-            memory.limit_memory(first.memory_limit)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        output_to(job.folder / "log.txt")
+        if job.memory_limit is not None:
+            memory.limit_memory(job.memory_limit)
 
-        with log_to(_notifier(pipes[0])), ExitStack() as locks:
-            # In one order, so that two studies do not wait for each other.
-            for job, pipe in sorted(zip(jobs, pipes, strict=True), key=lambda pair: pair[0].folder):
-                # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits
-                # the wait.
-                activity = "this configuration is being trained"
-                lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=_notifier(pipe))
-                locks.enter_context(lock)
-            for job in jobs:
-                _remove_files(job.folder, job.reset)
-            if len(jobs) == 1:
-                pipes[0].send(_train(first, pipes[0]))
-            else:
-                _train_together(jobs, pipes)
+        # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits the wait.
+        activity, notify = "this configuration is being trained", _notifier(pipe)
+        lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=notify)
+        with log_to(notify), lock:
+            _remove_files(job.folder, job.reset)
+            pipe.send(_train(job, pipe))
     except BrokenPipeError:  # the parent has died
         _exit(1)
     except BaseException as error:
-        outcome = _outcome_of(error, first)
-        _send(pipes, outcome)
+        outcome = _outcome_of(error, job)
+        _send(pipe, outcome)
         if isinstance(outcome, DiskFull):
             _exit(1)
     _exit(0)
@@ -108,28 +95,21 @@ def _outcome_of(error: BaseException, job: Job) -> Outcome:
     return Raised(redact(one_line(describe_error(error))), redact("".join(traceback.format_exception(error))))
 
 
-def _send(pipes: Iterable[Connection], message: Message) -> None:
-    """Send a message about each run whose pipe is open at both ends."""
-    for pipe in pipes:
-        with suppress(OSError):  # closed: the run has ended, here or for the parent
-            pipe.send(message)
+def _send(pipe: Connection, message: Message) -> None:
+    """Send a message, unless the parent has closed its end of the pipe."""
+    with suppress(OSError):
+        pipe.send(message)
 
 
 def _notifier(pipe: Connection) -> Callable[[str], None]:
-    """Return a function that prints a line, and sends it as a notice about the run of the pipe."""
+    """Return a function that prints a line, and sends it as a notice about the run."""
 
     def notify(text: str) -> None:
         print(text)
         if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
-            _send([pipe], Notice(text))
+            _send(pipe, Notice(text))
 
     return notify
-
-
-def _point_to_log(path: Path, folder: Path) -> None:
-    """Write into the log of a run in which other run's folder the output of their process is."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"trained together with {folder.name}; the output is in its log.txt\n")
 
 
 def _remove_files(folder: Path, reset: Reset) -> None:
@@ -161,7 +141,11 @@ def _exit(code: int) -> None:
 
 
 def _train(job: Job, pipe: Connection) -> Outcome:
-    report = _reporter(job, pipe)
+    def report(step: int, metrics: dict[str, float]) -> bool:
+        """Send points of curves; return whether to stop."""
+        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
+        return job.pruning_metric in metrics and pipe.recv()
+
     if isinstance(job.settings, CommandConfig):
         pipe.send(Started(f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
         options = {"metric": job.metric, "threads": job.threads, "folder": job.folder}
@@ -171,37 +155,6 @@ def _train(job: Job, pipe: Connection) -> Outcome:
     with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
         own = {"figures": job.figures} if job.train == TRAIN else {}
         result = _function(job.train)(job.settings, report=report, folder=job.folder, **own)
-    return _ended(result, pipe)
-
-
-def _train_together(jobs: Sequence[Job], pipes: Sequence[Connection]) -> None:
-    """Train runs as one model; send the outcome of each when it ends, and close its pipe."""
-    from attnlab.training.fused.train import FusedRun, train_fused
-
-    runs = []
-    for job, pipe in zip(jobs, pipes, strict=True):
-        assert isinstance(job.settings, RunConfig)  # the plan refuses to fuse programs
-        device = f"{_set_up_threads(job.settings, job.threads)}, {len(jobs)} seeds as one model"
-        _send([pipe], Started(device, _total_steps(job.settings, job.train)))
-        runs.append(FusedRun(job.settings, _reporter(job, pipe), job.folder, _notifier(pipe)))
-    for number, outcome in train_fused(runs):
-        pipe, job = pipes[number], jobs[number]
-        with suppress(OSError):  # the parent has ended the run
-            pipe.send(_outcome_of(outcome, job) if isinstance(outcome, Exception) else _ended(outcome, pipe))
-        pipe.close()
-
-
-def _reporter(job: Job, pipe: Connection) -> Callable[[int, dict[str, float]], bool]:
-    def report(step: int, metrics: dict[str, float]) -> bool:
-        """Send points of curves; return whether to stop."""
-        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
-        return job.pruning_metric in metrics and pipe.recv()
-
-    return report
-
-
-def _ended(result: Any, pipe: Connection) -> Ended:
-    """Send the tags of a result, and return the message about its end."""
     for name, text in result.tags.items():
         pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}

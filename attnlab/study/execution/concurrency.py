@@ -95,7 +95,7 @@ def choose(
         return _choose_for_programs(plan, workers, recorded=recorded)
     import torch
 
-    threads, runs = torch.get_num_threads(), max(1, plan.processes)
+    threads, runs = torch.get_num_threads(), max(1, plan.total)
     cells = [cell for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
     machines = [cell.config.machine for cell in cells]
     fixed = [machine.threads for machine in machines if machine.threads is not None]
@@ -107,8 +107,7 @@ def choose(
         return Concurrency(workers, own, began if crowded else "")
     measurable = train == TRAIN and all(machine.processes_per_run == 1 for machine in machines)
     if any(machine.device.startswith("cuda") for machine in machines):
-        measure, share = measurable and measure, plan.study.run.fuse is None
-        return _choose_on_cuda(cells, runs, threads=threads, root=root, recorded=recorded, measure=measure, share=share)
+        return _choose_on_cuda(cells, runs, threads=threads, root=root, recorded=recorded, measure=measurable and measure)
     if is_fixed or recorded is not None:
         each = max(fixed) if is_fixed else recorded or 1
         most = Concurrency(min(max(1, processors() // each), runs), each)
@@ -127,13 +126,13 @@ def choose(
 
 
 def _choose_on_cuda(
-    cells: Sequence[Cell], runs: int, *, threads: int, root: Path, recorded: int | None, measure: bool, share: bool
+    cells: Sequence[Cell], runs: int, *, threads: int, root: Path, recorded: int | None, measure: bool
 ) -> Concurrency:
-    """Return one run on each device, or several that ``share`` it where all of them end sooner and fit into its memory."""
+    """Return one run on each device, or several that share it where all of them end sooner and fit into its memory."""
     on_cuda = [cell.config.machine.device for cell in cells if cell.config.machine.device.startswith("cuda")]
     devices = max(1, len(visible_devices())) if "cuda" in on_cuda else 1
     of_device = -(-runs // devices)
-    most = max(1, min(processors() // devices, of_device, MAX_SHARING)) if share else 1
+    most = max(1, min(processors() // devices, of_device, MAX_SHARING))
     layouts = _layouts(most, max(1, threads // devices))
     times = None
     if len(layouts) > 1 and len(on_cuda) == len(cells):
@@ -196,12 +195,12 @@ def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> t
     Steps that were measured with more runs at a time, which slow each other down, stand for those of fewer runs.
 
     Returns:
-        None if this machine has not measured such steps of this plan on its CPU, or the plan fuses seeds.
+        None if this machine has not measured such steps of this plan on its CPU.
     """
     import torch
 
     cells = [cell for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    if plan.study.run.fuse is not None or any(cell.config.machine.device.startswith("cuda") for cell in cells):
+    if any(cell.config.machine.device.startswith("cuda") for cell in cells):
         return None
     layouts = _layouts(min(processors(), max(1, plan.total)), torch.get_num_threads())
     times = known_step_times(cells, layouts, root=root) if cells else None

@@ -74,16 +74,6 @@ def decide_ending(
     return Ending(RunState.FAILED, reason=lost, retry=True)
 
 
-def of_fused_run(ending: Ending, runs: int) -> Ending:
-    """Return the ending of one of several runs that shared a process.
-
-    That they have run out of memory together says nothing about one of them: it is a failure, not a result.
-    """
-    if runs == 1 or ending.state is not RunState.OUT_OF_MEMORY:
-        return ending
-    return replace(ending, state=RunState.FAILED, summary={}, reason=f"{ending.reason} with {runs} seeds (run.fuse)")
-
-
 def timed_out(limit: float) -> Ending:
     """Return the ending of a run that exceeded ``run.timeout``, in seconds."""
     return Ending(RunState.TIMED_OUT, reason=f"no end after {limit:g} s (run.timeout)")

@@ -1,15 +1,11 @@
-"""The parent's loop: claim the runs that are left, train each in a process of its own, and record how it ended.
-
-With `run.fuse`, the seeds of a cell share a process, but for that they are runs like others. One that has to be tried again is
-claimed again, with the others of its cell that are left.
-"""
+"""The parent's loop: claim the runs that are left, train each in a process of its own, and record how it ended."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -23,7 +19,7 @@ from attnlab._util.signals import delayed_interrupts
 from attnlab.config.command import CommandConfig
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
 from attnlab.study.execution.devices import cuda_devices, device_environment
-from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, of_fused_run, timed_out
+from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.job import Job
 from attnlab.study.execution.messages import (
     DiskFull,
@@ -62,14 +58,12 @@ class _ActiveRun:
 
     Attributes:
         slot: the number of its process among those that run at the same time.
-        fused: the number of runs with which the process began.
     """
 
     claimed: ClaimedRun
     run_id: str
     worker: Worker
     slot: int
-    fused: int = 1
     started: float = field(default_factory=time.monotonic)
     oom_kills_before: int = field(default_factory=memory.oom_kills)
     peak_memory: int = 0  # bytes, largest value so far
@@ -172,7 +166,7 @@ class Runner:
     def _step(self) -> bool:
         """Advance the study by one turn of the loop; return False when it is finished."""
         # 1. Fill the free slots.
-        while len(self._used_slots) < self._concurrency.workers and self._launch_next():
+        while len(self._active) < self._concurrency.workers and self._launch_next():
             pass
         if not self._active:
             if not self._scheduler.has_pending:
@@ -180,7 +174,7 @@ class Runner:
             time.sleep(POLL_SECONDS)  # other parents train the rest; if one dies, its runs return to the queue
         # 2. Wait for a child to send something or to end, unless messages have been received already.
         received = any(active.worker.inbox for active in self._active)
-        waitables = {waitable for active in self._active for waitable in active.worker.waitables}  # fused runs share a process
+        waitables = [waitable for active in self._active for waitable in active.worker.waitables]
         ready = wait(waitables, timeout=0 if received else POLL_SECONDS)
         # 3. Handle messages, ends and time limits. Iterate over a copy, because ended runs leave the list and retries join it.
         system = self._system_metrics.read()
@@ -203,16 +197,15 @@ class Runner:
         except TrackingDiskError:
             raise
         except TrackingRejected as error:
-            worker.stop()
+            worker.kill()
             self._end(active, Ending(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
             exit_code = worker.reap()  # before the question about the server, whose end may have been seen here too early
             lost_server = worker.lost_server
-            ending = decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server)
-            self._end(active, of_fused_run(ending, active.fused))
+            self._end(active, decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server))
         elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
-            worker.stop()
+            worker.kill()
             self._end(active, timed_out(self._limits.timeout))
 
     def _empty_pipes(self) -> None:
@@ -220,46 +213,39 @@ class Runner:
         for active in self._active:
             active.worker.receive()
 
-    @property
-    def _used_slots(self) -> set[int]:
-        return {active.slot for active in self._active}
-
     def _launch_next(self) -> bool:
-        """Claim and start the next run, or the next group of fused ones; return False if nothing can be claimed."""
-        group = self._scheduler.claim_group()
-        left = [claimed for claimed in group if not self._scheduler.finished_elsewhere(claimed)]
-        for claimed in left:
-            if claimed.problem:
-                self._end_untrained(claimed)
-        trainable = [claimed for claimed in left if not claimed.problem]
-        if trainable:
-            slot = next(i for i in range(self._concurrency.workers) if i not in self._used_slots)
-            self._launch(trainable, slot=slot)
-        return bool(group)
+        """Claim and start the next run; return False if nothing can be claimed."""
+        claimed = self._scheduler.claim()
+        if claimed is None:
+            return False
+        if self._scheduler.finished_elsewhere(claimed):
+            return True
+        if claimed.problem:
+            self._end_untrained(claimed)
+            return True
+        used = {active.slot for active in self._active}
+        self._launch(claimed, slot=next(i for i in range(self._concurrency.workers) if i not in used))
+        return True
 
-    def _launch(self, group: Sequence[ClaimedRun], *, slot: int) -> None:
-        """Start a process for a claimed run, or for several of one cell, and open their records."""
-        jobs = [self._job(claimed, slot=slot) for claimed in group]
+    def _launch(self, claimed: ClaimedRun, *, slot: int) -> None:
+        """Start a process for a claimed run, and open its record."""
+        run, job = claimed.run, self._job(claimed, slot=slot)
         try:
-            workers = Worker.start(jobs)  # before their records are opened: a process that cannot start leaves no record
+            worker = Worker(job)  # before its record is opened: a process that cannot start leaves no record
         except BaseException:
-            for claimed in group:
-                claimed.queue.release(claimed.ticket)
+            claimed.queue.release(claimed.ticket)
             raise
-        for claimed, job, worker in zip(group, jobs, workers, strict=True):
-            run = claimed.run
-            try:
-                self._display.start_run(run.name, total=run.steps)
-                if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
-                    logger.info("  %s: its record was %s; training it again", run.name, reason)
-                run_id = self._tracker.start(run, reset=job.reset)
-                self._active.append(_ActiveRun(claimed, run_id, worker, slot, len(group)))
-            except BaseException as error:
-                if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
-                    worker.kill()
-                    raise
-                worker.stop()
-                self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
+        try:
+            self._display.start_run(run.name, total=run.steps)
+            if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
+                logger.info("  %s: its record was %s; training it again", run.name, reason)
+            run_id = self._tracker.start(run, reset=job.reset)
+            self._active.append(_ActiveRun(claimed, run_id, worker, slot))
+        except BaseException as error:
+            worker.kill()
+            if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
+                raise
+            self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
 
     def _job(self, claimed: ClaimedRun, *, slot: int) -> Job:
         """Return the instructions for the process of a run."""
@@ -309,7 +295,7 @@ class Runner:
     # ---------------------------------------------------------------- the end of a run
 
     def _end(self, active: _ActiveRun, ending: Ending) -> None:
-        """Record how a run ended. One whose process was lost is tried again: at once, in the same slot, if it trained alone."""
+        """Record how a run ended. A run whose process was lost is tried again at once, in the same slot."""
         claimed = active.claimed
         # This parent was silent for so long that another one took the run over: the other parent's record counts.
         if not claimed.queue.owns(claimed.ticket):
@@ -319,10 +305,8 @@ class Runner:
         ending, failed_attempts = self._record(active, ending)
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
-        if again and active.fused > 1:
-            claimed.queue.release(claimed.ticket)
-        elif again:
-            self._launch([claimed], slot=active.slot)
+        if again:
+            self._launch(claimed, slot=active.slot)
         else:
             self._scheduler.record_end(claimed, ending)
 

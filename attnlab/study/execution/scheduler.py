@@ -224,22 +224,6 @@ class Scheduler:
         run = self.runs[ticket.key]
         return ClaimedRun(run, ticket, self._grid, problem=self._chains.problem(run))
 
-    def claim_group(self) -> list[ClaimedRun]:
-        """Claim a run, and with `run.fuse` those of the other seeds of its cell; empty if nothing can be claimed at the moment.
-
-        Trials of a search, and runs that others start from, are claimed one at a time.
-        """
-        claimed = self.claim()
-        if claimed is None:
-            return []
-        group, run = [claimed], claimed.run
-        if self._plan.study.run.fuse is None or run.phase in ("search", "stage"):
-            return group
-        alike = [key for key, other in self.runs.items() if (other.cell.name, other.params) == (run.cell.name, run.params)]
-        while (ticket := self._grid.claim(alike)) is not None:
-            group.append(ClaimedRun(self.runs[ticket.key], ticket, self._grid))
-        return group
-
     def record_end(self, claimed: ClaimedRun, ending: Ending) -> None:
         """Close the ticket of a claimed run, which ended like this."""
         self._chains.record_end(claimed.run.key, ending.state, ending.reason)

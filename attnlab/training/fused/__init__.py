@@ -1,1 +1,0 @@
-"""Several seeds of one configuration trained as one batched model (``run: {fuse: seeds}``)."""
