@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import handle_torch_function, has_torch_function
 
 from attnlab.nn.block import Block, part_of_heads
 from attnlab.nn.block_mask import BlockMask, visible_keys
@@ -68,11 +67,6 @@ def blocked_attention(
     Raises:
         RuntimeError: on a second derivative, which is not implemented.
     """
-    if has_torch_function((q, k, v)):  # a TorchFunctionMode may replace this function, like torch's own
-        arguments = (q, k, v, additive, distance, r)
-        options = {"causal": causal, "window": window, "masks": masks, "dropout": dropout}
-        options |= {"scale": scale, "total_length": total_length}
-        return handle_torch_function(blocked_attention, (q, k, v), *arguments, **options)
     seed = int(torch.randint(1 << 62, ())) if dropout else None  # the backward pass draws the same dropout masks
     t, s, window = q.shape[2], k.shape[2], None if masks else window
     blocks = query_blocks(q, s, causal=causal, window=window)

@@ -7,7 +7,6 @@ exact.
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import handle_torch_function, has_torch_function_unary
 
 LEVELS = 1 << 16  # that an int16 has
 FACTORS_PER_DRAW = 4  # int16 in an int64
@@ -21,8 +20,6 @@ def dropout_factors(x: Tensor, p: float, *, generator: torch.Generator | None = 
         p: less than 1; rounded to a multiple of 2^-16.
         generator: draws the numbers; default: the global one.
     """
-    if has_torch_function_unary(x):  # a TorchFunctionMode may replace this function, like torch's own
-        return handle_torch_function(dropout_factors, (x,), x, p, generator=generator)  # type: ignore[no-any-return]
     dropped = min(round(p * LEVELS), LEVELS - 1)
     draws = torch.empty(-(-x.numel() // FACTORS_PER_DRAW), dtype=torch.int64)
     draws.random_(-(1 << 63), None, generator=generator)  # all 64 bits; without bounds, the sign would be 0
