@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attnlab
 from attnlab.config.run import RunConfig
 from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
 from attnlab.registry import TASKS
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.example_step import ExampleStep
 
-DATA = Path(attnlab.__file__).parent / "examples" / "my_data"
+DATA = Path(__file__).parents[2] / "examples" / "my_data"
 REVIEWS = {"name": "csv", "path": str(DATA / "reviews.csv"), "text": "review", "label": "opinion", "length": 32}
 SENTENCES = {"name": "translation", "source": str(DATA / "sentences.de"), "target": str(DATA / "sentences.en"), "length": 48}
 # Changes to the base below: a cell of each model, and the settings that change what a step keeps.
