@@ -41,7 +41,7 @@ def _on_share(spec: ComparisonSpec) -> list[str]:
     start = f"{name[0].upper()}{name[1:]} is {spec.margin:.3g} in {spec.metric}"
     return [
         f"{start}: the slope of the baseline's validation curve over the logarithm of the steps, in the second half of "
-        f"training (the median over its runs), times the logarithm of {1 + spec.margin_share:g}. Caution: "
-        "trainings of different lengths can differ by more than the slope within one training suggests. The margin is then "
-        "narrow, and verdicts of equivalent are rarer."
+        f"training (the mean over its seeds), times the logarithm of {1 + spec.margin_share:g}. The tests count its error. "
+        "Caution: trainings of different lengths can differ by more than the slope within one training suggests. The margin is "
+        "then narrow, and verdicts of equivalent are rarer."
     ]

@@ -23,6 +23,7 @@ class TaskMetric:
     direction: str
     margin: float | None = None
     margin_share: float | None = None
+    margin_by_seed: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ComparisonSpec:
         baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
+        margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
         looks: The numbers of seeds at which the study was judged; None if it never was.
         own_looks: Name of a comparison (`comparison_name`) -> its looks, where they are not those of the study.
         futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
@@ -49,8 +51,8 @@ class ComparisonSpec:
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
         task_axis: The axis that sets the task, in a study of several tasks; else "".
-        tasks: Label of its values -> the fields of this task that replace `metric`, `direction`, `margin` and
-            `margin_share`. Cells are compared within their task, and corrected over all tasks.
+        tasks: Label of its values -> the fields of this task that replace `metric`, `direction`, `margin`,
+            `margin_share` and `margin_by_seed`. Cells are compared within their task, and corrected over all tasks.
         task: The only one of these tasks that this specification is about (`for_task`).
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
         estimand: The number that summarizes a cell's seeds; its `estimator` computes it.
@@ -77,6 +79,7 @@ class ComparisonSpec:
     task_axis: str = ""
     tasks: Mapping[str, TaskMetric] = field(default_factory=dict)
     task: str = ""
+    margin_by_seed: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def estimator(self) -> Estimator:
@@ -94,7 +97,7 @@ class ComparisonSpec:
         """Return the specification of one of the study's tasks."""
         own = self.tasks[task]
         shared = {"metric": own.metric, "direction": own.direction, "margin": own.margin, "margin_share": own.margin_share}
-        return replace(self, tasks={}, task=task, **shared)
+        return replace(self, tasks={}, task=task, margin_by_seed=own.margin_by_seed, **shared)
 
     @property
     def parts(self) -> list[ComparisonSpec]:

@@ -156,6 +156,9 @@ def compare_pair(
     """
     scores = [summary.scores or summary.values for summary in (cell, baseline)]
     difference = spec.estimator.compare(*scores, margin=margin, looks=looks)
+    if spec.margin_by_seed:
+        gaps = {seed: scores[0][seed] - scores[1][seed] for seed in scores[0].keys() & scores[1].keys()}
+        difference = paired.with_estimated_margin(difference, gaps, spec.margin_by_seed)
     if difference is not None and is_program_test(cell.test) and difference.may_be_repeated:
         difference = paired.withhold(difference, paired.NoTest.CONSTANT)  # attnlab's own runs use their seed
     if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):

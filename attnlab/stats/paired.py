@@ -37,6 +37,7 @@ LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
 NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
 NO_SCALES: Mapping[int, float] = MappingProxyType({})
+TINY = 1e-300  # in place of a standard error of zero
 NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
 
@@ -97,6 +98,20 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class MarginSpread:
+    """The spread of a margin that is estimated in each seed (`attnlab.stats.margin`).
+
+    Attributes:
+        error: Standard error of the margin.
+        above, below: Standard deviations over the seeds of the margin minus the difference, and of the two added.
+    """
+
+    error: float
+    above: float
+    below: float
+
+
+@dataclass(frozen=True)
 class Difference:
     """A cell minus its baseline, over the seeds that both completed.
 
@@ -110,6 +125,7 @@ class Difference:
         p_table, p_equivalent_table: P-values of the table's tests: the moderated ones, or without a prior `p` and
             `p_equivalent`, corrected over all differences of one table by `correct`.
         margin: Largest difference that counts as equivalent, in the metric's unit.
+        margin_spread: Of a margin that is estimated from the runs; None for a constant.
         looks: Looks that the p-values and the interval are corrected for.
         levels: Levels below which the table's tests would be significant after Holm's correction, given the rest of the table.
         comparisons: Number of comparisons with a test in its table, this one included.
@@ -127,6 +143,7 @@ class Difference:
     p_table: float | None = None
     p_equivalent_table: float | None = None
     margin: float | None = None
+    margin_spread: MarginSpread | None = None
     looks: Looks | None = None
     levels: tuple[float, float] = (LEVEL, LEVEL)
     comparisons: int = 1
@@ -359,6 +376,27 @@ def moderated_t_test(difference: Difference, prior: VariancePrior) -> Difference
     return replace(difference, interval=mean, p_moderated=p, p_equivalent_moderated=p_equivalent)
 
 
+def with_estimated_margin(
+    difference: Difference | None, differences: Mapping[int, float], margins: Mapping[int, float]
+) -> Difference | None:
+    """Return a difference whose tests for equivalence count the error of an estimated margin.
+
+    Args:
+        difference: With a margin, the mean of the estimates, and with a t-test; any other is returned as it is.
+        differences: Seed -> the difference, in at least two seeds.
+        margins: Seed -> the margin that its runs estimate; empty for a constant margin. A seed without one has the mean.
+    """
+    if difference is None or difference.margin is None or not margins or difference.p_equivalent is None:
+        return difference
+    if difference.interval.is_exact or not difference.interval.sd:
+        return difference
+    margin, looks = difference.margin, difference.looks
+    by_seed = {seed: (margins.get(seed, margin), gap) for seed, gap in differences.items()}
+    sds = [interval([m + sign * gap for m, gap in by_seed.values()], looks=looks).sd or 0.0 for sign in (-1, 1)]
+    error = (interval([m for m, _ in by_seed.values()]).sd or 0.0) / math.sqrt(len(by_seed))
+    return t_test(replace(difference, margin_spread=MarginSpread(error, *sds)))
+
+
 def without_prior(mean: Interval) -> Interval:
     """Return a mean that borrows from no other comparison."""
     return replace(mean, prior=None)
@@ -366,9 +404,31 @@ def without_prior(mean: Interval) -> Interval:
 
 def _p_values(difference: Difference, mean: Interval) -> tuple[float, float | None]:
     """Return the p-values of the test for a difference and of that for equivalence, with the spread of a mean."""
-    margin, looks = difference.margin, difference.looks
+    margin, looks, spread = difference.margin, difference.looks, difference.margin_spread
     p = min(1.0, 2 * adjusted_p(_one_sided_p(mean, abs(mean.mean)), looks, mean.n))
-    return p, None if margin is None else adjusted_p(_one_sided_p(mean, margin - abs(mean.mean)), looks, mean.n)
+    if margin is None:
+        return p, None
+    near = _one_sided_p(mean, margin - abs(mean.mean)) if spread is None else _p_within(mean, margin, spread)
+    return p, adjusted_p(near, looks, mean.n)
+
+
+def _p_within(mean: Interval, margin: float, spread: MarginSpread) -> float:
+    """Return the p-value of the two one-sided tests against an estimated margin.
+
+    The tests of the pairs alone are paired t-tests of margin and difference, which may be correlated. With a prior, variances
+    are added, with the degrees of freedom of Welch and Satterthwaite.
+    """
+    from scipy.special import stdtr
+
+    n = mean.n
+    if mean.prior is None:
+        sides = ((margin - mean.mean, spread.above), (margin + mean.mean, spread.below))
+        return max(float(stdtr(n - 1, -distance / max(sd / math.sqrt(n), TINY))) for distance, sd in sides)
+    assert mean.moderated_sd is not None
+    parts = (mean.moderated_sd**2 / n, mean.degrees_of_freedom), (spread.error**2, n - 1)
+    error = sum(square for square, _ in parts)
+    freedom = error**2 / sum(square**2 / degrees for square, degrees in parts)
+    return float(stdtr(freedom, -(margin - abs(mean.mean)) / math.sqrt(error)))
 
 
 def noise(*values: float) -> float:

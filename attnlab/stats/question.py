@@ -23,6 +23,7 @@ def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> Comparison
         further_baselines=tuple(others),
         margin=None,
         margin_share=None,
+        margin_by_seed={},
         control=question.get("control"),
         over=question.get("over") or "",
         moderate=question.get("moderate", True),

@@ -212,6 +212,8 @@ def _fit(
     compared = (comparison_name(cell.name, cell.baseline) for cell in levels.values())
     looks = merge_looks(spec.own_looks.get(name, spec.looks) for name in compared)
     slope = paired.difference(slopes, zero, margin=margin, looks=looks, scales=of_slope)
+    margins = {seed: of_seed / trend.doublings for seed, of_seed in spec.margin_by_seed.items()}
+    slope = paired.with_estimated_margin(slope, slopes, margins)
     middle = paired.difference(middles, zero, looks=looks, scales=largest)
     assert slope is not None and middle is not None
     bases = [by_name[cell.baseline] for cell in levels.values()]

@@ -14,8 +14,10 @@ from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.margin import margin_notes
 from attnlab.report.page import make_page
+from attnlab.stats import paired
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.margin import with_margin
+from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, VerdictKind
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
@@ -49,9 +51,11 @@ def test_only_the_second_half_counts_and_three_points_are_needed() -> None:
     assert final_slopes(early + late[1:], 100) == {}
 
 
-def test_the_margin_is_the_median_over_the_runs_of_the_baseline() -> None:
-    runs = runs_of({"dense": [-0.1, -0.2, -0.9], "no_wo": [-5.0]})
-    assert with_margin(SPEC, "10 % of steps", runs).margin == pytest.approx(0.2 * math.log(1.1))
+def test_the_margin_is_the_mean_over_the_seeds_of_the_baseline() -> None:
+    runs = runs_of({"dense": [-0.1, -0.2, -0.6], "no_wo": [-5.0]})
+    spec = with_margin(SPEC, "10 % of steps", runs)
+    assert spec.margin == pytest.approx(0.3 * math.log(1.1))
+    assert spec.margin_by_seed == pytest.approx({0: 0.1 * math.log(1.1), 1: 0.2 * math.log(1.1), 2: 0.6 * math.log(1.1)})
     better_is_higher = ComparisonSpec("s", ("variant",), "accuracy", "max", {"variant": "dense"})
     assert with_margin(better_is_higher, "10 % of steps", runs_of({"dense": [0.2]}, "accuracy")).margin == pytest.approx(
         0.2 * math.log(1.1)
@@ -63,6 +67,34 @@ def test_a_baseline_that_does_not_improve_gives_no_margin(slopes: dict[str, list
     spec = with_margin(SPEC, "5 % of steps", runs_of(slopes))
     (note,) = margin_notes([], spec)
     assert spec.margin is None and "has no value" in note
+
+
+def test_an_estimated_margin_is_tested_seed_by_seed() -> None:
+    """Against scipy: paired t-tests of the margin minus the difference, and of both added."""
+    from scipy.stats import ttest_1samp
+
+    gaps, margins = {0: 0.02, 1: 0.05, 2: -0.01, 3: 0.03}, {0: 0.10, 1: 0.16, 2: 0.11, 3: 0.15}
+    plain = paired.difference(gaps, dict.fromkeys(gaps, 0.0), margin=0.13)
+    tested = paired.with_estimated_margin(plain, gaps, margins)
+    expected: list[Any] = [
+        ttest_1samp([m + s * d for m, d in zip(margins.values(), gaps.values(), strict=True)], 0) for s in (1, -1)
+    ]
+    assert plain is not None and tested is not None and tested.p_equivalent is not None
+    assert tested.p_equivalent == pytest.approx(max(test.pvalue / 2 for test in expected))
+    assert tested.p == plain.p and tested.interval == plain.interval
+    assert paired.with_estimated_margin(plain, gaps, {}) is plain, "a constant margin"
+
+
+def test_a_moderated_test_adds_the_variance_of_the_margin() -> None:
+    from scipy.stats import t
+
+    gaps, margins = {0: 0.02, 1: 0.05, 2: -0.01}, {0: 0.10, 1: 0.16, 2: 0.13}
+    plain = paired.with_estimated_margin(paired.difference(gaps, dict.fromkeys(gaps, 0.0), margin=0.13), gaps, margins)
+    assert plain is not None
+    moderated = paired.moderated_t_test(plain, VariancePrior(2, 0.0016, 4))
+    own, of_margin = (2 * 0.0016 + 2 * 0.0009) / 4 / 3, 0.0009 / 3  # squared standard errors, with 4 and 2 degrees of freedom
+    freedom = (own + of_margin) ** 2 / (own**2 / 4 + of_margin**2 / 2)
+    assert moderated.p_equivalent_moderated == pytest.approx(t.sf((0.13 - 0.02) / (own + of_margin) ** 0.5, freedom))
 
 
 def test_a_margin_in_the_metric_s_unit_stays() -> None:
