@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from attnlab.components import Component
 from attnlab.nn.cache import Cache
-from attnlab.nn.shift import CausalShift
+from attnlab.nn.shift import ShortConvolution
 from attnlab.variants import Variant
 
 
@@ -60,7 +60,7 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
     """
     if names := without_cache(module):
         raise ValueError(f"{', '.join(names)} does not support a cache")
-    layers = [layer for layer in module.modules() if isinstance(layer, Variant | Component | CausalShift)]
+    layers = [layer for layer in module.modules() if isinstance(layer, Variant | Component | ShortConvolution)]
     for layer in layers:
         layer.cache = layer.new_cache()  # type: ignore[assignment] of the class that the layer declares
     try:

@@ -3,19 +3,24 @@
 Schlag et al. 2021, arXiv:2102.11174, "Linear Transformers Are Secretly Fast Weight Programmers"; the layer is that of Yang et
 al. 2024, arXiv:2406.06484, "Parallelizing Linear Transformers with the Delta Rule over Sequence Length".
 
-    q_t, k_t = silu(W_Q x_t), silu(W_K x_t), each divided by its length          v_t = silu(W_V x_t)
+    q_t, k_t = silu(conv(W_Q x)_t), silu(conv(W_K x)_t), each divided by its length          v_t = silu(conv(W_V x)_t)
     beta_t   = sigmoid(W_beta x_t)
     S_t      = S_(t-1) - beta_t (S_(t-1) k_t - v_t) k_t^T = S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T
     y_t      = W_O RMSNorm(S_t q_t)
 
-The state is an associative memory: the value that it returns for the key k_t is moved towards v_t, by the share beta_t. RMSNorm
-is that of each head by itself. Along k_t the transition has the eigenvalue 1 - beta_t; with ``negative_eigenvalues`` (Grazzi et
-al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t), it lies between -1 and 1, and states can alternate.
+conv(z)_t = sum_(j < c) w_j * z_(t-j) is a causal convolution of each feature by itself, with ``short_conv`` c; without it,
+conv(z) = z. The state is an associative memory: the value that it returns for the key k_t is moved towards v_t, by the share
+beta_t. RMSNorm is that of each head by itself. Along k_t the transition has the eigenvalue 1 - beta_t; with
+``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t), it lies between -1 and 1, and
+states can alternate.
 
-Departures from the paper: no short convolution before silu. The authors' code multiplies q_t by 1 / sqrt(d) before the norm;
-here the norm sees S_t q_t itself, so that its epsilon weighs less, by the factor d. Weights are drawn as in all other variants.
-Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 4 dim^2 + h dim parameters.
-Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``beta`` W_beta; ``out`` W_O. States are transposed, (d_k, d_v).
+Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. The authors' code multiplies q_t by
+1 / sqrt(d) before the norm; here the norm sees S_t q_t itself, so that its epsilon weighs less, by the factor d. Weights are
+drawn as in all other variants.
+Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 4 dim^2 + h dim parameters;
+3 c dim more with convolutions.
+Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``convolutions`` w; ``beta`` W_beta; ``out`` W_O. States are transposed,
+(d_k, d_v).
 """
 
 from torch import Tensor, nn
@@ -32,6 +37,10 @@ class Delta(LinearRecurrence):
 
     Args:
         negative_eigenvalues: beta between 0 and 2 in place of 0 and 1.
+        short_conv: number of positions of the convolutions; 0: none.
+
+    Raises:
+        UserError: ``short_conv`` is negative.
     """
 
     supports_cache = True
@@ -39,7 +48,7 @@ class Delta(LinearRecurrence):
     paper = "Yang et al. 2024"
     references = ("schlag2021", "yang2024delta")
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
         super().__init__(config)
         self.largest_beta = 2.0 if negative_eigenvalues else 1.0
         dim, bias = config.dim, config.bias
@@ -49,12 +58,13 @@ class Delta(LinearRecurrence):
         self.beta = nn.Linear(dim, config.heads, bias=bias)
         self.norm = nn.RMSNorm(self.head_width, eps=EPS)
         self.out = nn.Linear(dim, dim, bias=bias)
+        self.add_short_convolutions(short_conv)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.project_heads(self.query, x)))
-        k = unit_length(F.silu(self.project_heads(self.key, source)))
-        v = F.silu(self.project_heads(self.value, source))
+        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
+        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
+        v = F.silu(self.head_features("value", source, source, mask))
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
         y = self.recur(delta_rule, q, k, v, beta, mask=mask)
         return self.out(merge_heads(self.norm(y)))

@@ -2,22 +2,25 @@
 
 Yang et al. 2025, arXiv:2412.06464, "Gated Delta Networks: Improving Mamba2 with Delta Rule".
 
-    q_t, k_t = silu(W_Q x_t), silu(W_K x_t), each divided by its length          v_t = silu(W_V x_t)
+    q_t, k_t = silu(conv(W_Q x)_t), silu(conv(W_K x)_t), each divided by its length          v_t = silu(conv(W_V x)_t)
     beta_t   = sigmoid(W_beta x_t)
     alpha_t  = exp(-A softplus(W_alpha x_t + b_alpha))          A = exp(A_log)
     S_t      = S_(t-1) (alpha_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T
     y_t      = W_O (RMSNorm(S_t q_t) * silu(W_G x_t))
 
-The decay alpha_t, that of Mamba-2, clears the state; the delta rule replaces the value under one key (``delta``). With
-``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an
-eigenvalue between -1 and 1. RMSNorm is that of each head by itself.
+conv is the convolution of ``delta``, with ``short_conv`` c. The decay alpha_t, that of Mamba-2, clears the state; the delta
+rule replaces the value under one key (``delta``). With ``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537),
+beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an eigenvalue between -1 and 1. RMSNorm is that of each head by
+itself.
 
-Departures from the paper: no short convolution before silu. Keys and values have the same width, that of the model over the
-number of heads; the paper's values are twice as wide as its keys. As in ``delta``, S_t q_t is not multiplied by 1 / sqrt(d)
-before the norm. A starts uniformly in (1, 16), as in Mamba-2; the authors' code draws it from (0, 16).
-Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 5 dim^2 + 2 h dim parameters.
-Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``beta`` W_beta; ``step`` W_alpha, ``step_bias`` b_alpha; ``gate`` W_G;
-``out`` W_O. States are transposed, (d_k, d_v).
+Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. Keys and values have the same
+width, that of the model over the number of heads; the paper's values are twice as wide as its keys. As in ``delta``, S_t q_t is
+not multiplied by 1 / sqrt(d) before the norm. A starts uniformly in (1, 16), as in Mamba-2; the authors' code draws it from
+(0, 16).
+Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 5 dim^2 + 2 h dim parameters; 3 c dim
+more with convolutions.
+Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``convolutions`` w; ``beta`` W_beta; ``step`` W_alpha, ``step_bias``
+b_alpha; ``gate`` W_G; ``out`` W_O. States are transposed, (d_k, d_v).
 """
 
 import torch
@@ -37,6 +40,10 @@ class GatedDelta(LinearRecurrence):
 
     Args:
         negative_eigenvalues: beta between 0 and 2 in place of 0 and 1.
+        short_conv: number of positions of the convolutions; 0: none.
+
+    Raises:
+        UserError: ``short_conv`` is negative.
     """
 
     supports_cache = True
@@ -44,7 +51,7 @@ class GatedDelta(LinearRecurrence):
     paper = "Yang et al. 2025"
     references = ("yang2025gated",)
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
         super().__init__(config)
         self.largest_beta = 2.0 if negative_eigenvalues else 1.0
         dim, bias = config.dim, config.bias
@@ -58,12 +65,13 @@ class GatedDelta(LinearRecurrence):
         self.gate = nn.Linear(dim, dim, bias=bias)
         self.norm = nn.RMSNorm(self.head_width, eps=EPS)
         self.out = nn.Linear(dim, dim, bias=bias)
+        self.add_short_convolutions(short_conv)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.project_heads(self.query, x)))
-        k = unit_length(F.silu(self.project_heads(self.key, source)))
-        v = F.silu(self.project_heads(self.value, source))
+        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
+        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
+        v = F.silu(self.head_features("value", source, source, mask))
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
         step = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]
         log_alpha = -step * widen(self.A_log).exp()[:, None, None]  # (b, h, s, 1)

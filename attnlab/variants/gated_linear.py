@@ -11,12 +11,15 @@ Yang et al. 2024, arXiv:2312.06635, "Gated Linear Attention Transformers with Ha
 Each channel of the keys decays at a rate that depends on the input. Norm is that of each head by itself. Queries and keys have
 half of the model width, d_k = dim / (2 h) in a head, rounded up, and values have all of it.
 
+With ``short_conv`` c, q, k and v pass through a causal convolution of each feature by itself and silu first, as the later
+members of the family have it: silu(sum_(j < c) w_j * z_(t-j)).
+
 Departures from the paper: Norm is RMSNorm, with one gain for all heads, as in the authors' later code; r_t has a bias where
 ``model.attention_bias`` adds one to every projection. Weights are drawn as in all other variants.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions, log C of them elementwise; a state of d^2 / 2 numbers a head;
-4 dim^2 + 3/2 ``rank`` dim parameters.
-Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``decay`` W_alpha1, then W_alpha2 and b_alpha; ``rank`` their inner
-width; ``temperature`` tau; ``gate`` W_r; ``out`` W_O.
+4 dim^2 + 3/2 ``rank`` dim parameters; 2 c dim more with convolutions.
+Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``convolutions`` w; ``decay`` W_alpha1, then W_alpha2 and b_alpha;
+``rank`` their inner width; ``temperature`` tau; ``gate`` W_r; ``out`` W_O.
 """
 
 from math import sqrt
@@ -37,9 +40,10 @@ class GatedLinear(LinearRecurrence):
     Args:
         temperature: tau; the larger, the slower the decay.
         rank: inner width of the projection that computes the decays.
+        short_conv: number of positions of the convolutions; 0: none, and no silu.
 
     Raises:
-        UserError: ``temperature`` is not positive, or ``rank`` is less than 1.
+        UserError: ``temperature`` is not positive, ``rank`` is less than 1, or ``short_conv`` is negative.
     """
 
     supports_cache = True
@@ -47,7 +51,7 @@ class GatedLinear(LinearRecurrence):
     paper = "Yang et al. 2024"
     references = ("yang2024gla",)
 
-    def __init__(self, config: AttentionConfig, *, temperature: float = 16.0, rank: int = 16) -> None:
+    def __init__(self, config: AttentionConfig, *, temperature: float = 16.0, rank: int = 16, short_conv: int = 0) -> None:
         super().__init__(config)
         if temperature <= 0 or rank < 1:
             expected = "expected a positive temperature and a rank of at least 1"
@@ -63,6 +67,8 @@ class GatedLinear(LinearRecurrence):
         self.gate = nn.Linear(dim, dim, bias=bias)
         self.norm = nn.RMSNorm(self.head_width, eps=EPS)
         self.out = nn.Linear(dim, dim, bias=bias)
+        self.activation = F.silu if short_conv else nn.Identity()
+        self.add_short_convolutions(short_conv)
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:
@@ -70,8 +76,8 @@ class GatedLinear(LinearRecurrence):
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = self.project_heads(self.query, x) / sqrt(self.key_width)
-        k, v = self.project_heads(self.key, source), self.project_heads(self.value, source)
+        q = self.activation(self.head_features("query", x, source, mask)) / sqrt(self.key_width)
+        k, v = (self.activation(self.head_features(name, source, source, mask)) for name in ("key", "value"))
         log_alpha = F.logsigmoid(widen(self.project_heads(self.decay, source))) / self.temperature
         y = self.recur(linear_attention, q, k, v, log_alpha, mask=mask)
         return self.out(F.silu(self.gate(x)) * merge_heads(self.norm(y)))

@@ -5,12 +5,15 @@ A variant computes queries, keys, values and its gates of every position, and pa
 """
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.errors import UserError
 from attnlab.nn.cache import Cache, State
 from attnlab.nn.layers import split_heads
+from attnlab.nn.shift import ShortConvolution
 from attnlab.variants.base import AttentionConfig, Variant
 
 EPS = 1e-5  # added to the mean square of a head
@@ -20,7 +23,8 @@ Rule = Callable[..., tuple[Tensor, Tensor]]
 class LinearRecurrence(Variant):
     """Base class of variants with a recurrence of a matrix-valued state.
 
-    Padding leaves the state as it is. Memory precedes the queries. For decoding, the state is kept (``State``).
+    Padding leaves the state as it is. Memory precedes the queries. For decoding, the state is kept (``State``), and the last
+    inputs of short convolutions.
     """
 
     roles = frozenset({"causal"})
@@ -37,6 +41,44 @@ class LinearRecurrence(Variant):
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)
         self.head_width = config.dim // config.heads
+        self.convolutions = nn.ModuleDict()
+
+    def add_short_convolutions(self, width: int, *, bias: bool = False) -> None:
+        """Add a short convolution after each of the projections ``query``, ``key`` and ``value``.
+
+        Args:
+            width: number of positions that it mixes, the position itself included; 0: none.
+            bias: of the convolutions.
+
+        Raises:
+            UserError: ``width`` is negative.
+        """
+        if width < 0:
+            raise UserError(f"short_conv: expected a number of positions of at least 0, got {width}")
+        for name in ("query", "key", "value") if width else ():
+            self.convolutions[name] = ShortConvolution(getattr(self, name).out_features, width=width, bias=bias)
+
+    def features(self, name: str, x: Tensor, source: Tensor, mask: Tensor | None) -> Tensor:
+        """Return what a projection computes from x, after its convolution: (b, n, width).
+
+        Args:
+            name: of the projection.
+            x: (b, n, dim).
+            source: (b, s, dim), which ends with the positions of x; a convolution sees those before them, too.
+            mask: the mask that ``forward`` received.
+        """
+        layer = getattr(self, name)
+        if name not in self.convolutions:
+            return layer(x)
+        convolution = cast(ShortConvolution, self.convolutions[name])
+        n, reach = x.shape[1], len(convolution.weight) - 1
+        before = source[:, max(0, source.shape[1] - n - reach) : source.shape[1] - n]
+        z = layer(torch.cat([before, x], dim=1))
+        return convolution(z, None if mask is None else mask[:, mask.shape[1] - z.shape[1] :])[:, z.shape[1] - n :]
+
+    def head_features(self, name: str, x: Tensor, source: Tensor, mask: Tensor | None) -> Tensor:
+        """Return ``features`` head by head: (b, h, n, d)."""
+        return split_heads(self.features(name, x, source, mask), self.heads)
 
     def new_cache(self) -> Cache:
         return State()

@@ -8,15 +8,16 @@ Dao & Gu 2024, arXiv:2405.21060, "Transformers are SSMs"; the head structure is 
     y_t     = Norm(Y_t * silu(z_t)) W_O
 
 X, B, C are linear in x_t, followed by silu; z is linear in x_t. In the terms of attention, C is the query, B the key and X the
-value; all heads share B and C. Delta_t, A and D are one number for each head.
+value; all heads share B and C. Delta_t, A and D are one number for each head. With ``short_conv`` c, a causal convolution of
+each feature by itself precedes silu: conv(z)_t = b + sum_(j < c) w_j * z_(t-j).
 
-Departures from the paper: no short convolution before silu; B and C are one group. A study that compares with softmax attention
-keeps its feed-forward networks, which the paper's blocks do not have. Heads are ``model.heads``, and N is 64; in the authors'
-code a head has 64 features and N is 128.
+Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. B and C are one group. A study that
+compares with softmax attention keeps its feed-forward networks, which the paper's blocks do not have. Heads are
+``model.heads``, and N is 64; in the authors' code a head has 64 features and N is 128.
 Cost: time O(t (C N + m dim (C + N))) in chunks of C = 64 positions, with ``expand`` m and ``state_dim`` N; a state of m N dim
-numbers; 3 m dim^2 + 2 N dim parameters, 6 dim^2 and more by default.
-Glossary: ``query`` C, ``key`` B, ``value`` X; ``gate`` z; ``step`` W_Delta and ``step_bias`` b_Delta; ``skip`` D;
-``state_dim`` N; ``out`` W_O.
+numbers; 3 m dim^2 + 2 N dim parameters, 6 dim^2 and more by default; (c + 1) (m dim + 2 N) more with convolutions.
+Glossary: ``query`` C, ``key`` B, ``value`` X; ``convolutions`` w and b; ``gate`` z; ``step`` W_Delta and ``step_bias`` b_Delta;
+``skip`` D; ``state_dim`` N; ``out`` W_O.
 """
 
 from math import log
@@ -41,9 +42,10 @@ class Ssd(LinearRecurrence):
     Args:
         expand: width of the values, as a multiple of the model width.
         state_dim: N, the width of the queries and keys, which all heads share.
+        short_conv: number of positions of the convolutions; 0: none.
 
     Raises:
-        UserError: ``expand`` or ``state_dim`` is less than 1.
+        UserError: ``expand`` or ``state_dim`` is less than 1, or ``short_conv`` is negative.
     """
 
     supports_cache = True
@@ -51,7 +53,7 @@ class Ssd(LinearRecurrence):
     paper = "Dao & Gu 2024"
     references = ("dao2024",)
 
-    def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64) -> None:
+    def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64, short_conv: int = 0) -> None:
         super().__init__(config)
         if expand < 1 or state_dim < 1:
             raise UserError(f"ssd: expected an expand and a state_dim of at least 1, got {expand} and {state_dim}")
@@ -66,11 +68,13 @@ class Ssd(LinearRecurrence):
         self.skip = nn.Parameter(torch.ones(config.heads))
         self.norm = nn.RMSNorm(width, eps=EPS)
         self.out = nn.Linear(width, dim, bias=bias)
+        self.add_short_convolutions(short_conv, bias=True)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q, k = F.silu(self.query(x))[:, None], F.silu(self.key(source))[:, None]  # (b, 1, t or s, N)
-        v = F.silu(self.project_heads(self.value, source))
+        q = F.silu(self.features("query", x, source, mask))[:, None]  # (b, 1, t, N)
+        k = F.silu(self.features("key", source, source, mask))[:, None]  # (b, 1, s, N)
+        v = F.silu(self.head_features("value", source, source, mask))
         delta = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]  # (b, h, s, 1)
         log_decay = -delta * widen(self.A_log).exp()[:, None, None]
         y = self.recur(linear_attention, q, k, delta.to(v.dtype) * v, log_decay, mask=mask)

@@ -52,6 +52,17 @@ def outputs(q: Tensor, after: list[Tensor]) -> Tensor:
     return torch.stack([state.T @ row for row, state in zip(q, after[len(after) - len(q) :], strict=True)])
 
 
+def convolved(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """y_t = b + sum_j w_j z_(t-j) for z (s, f) and weight (c, f), with nothing before the first position: (s, f)."""
+    rows = []
+    for t in range(len(z)):
+        row = torch.zeros_like(z[0]) if bias is None else bias
+        for j in range(min(len(weight), t + 1)):
+            row = row + weight[j] * z[t - j]
+        rows.append(row)
+    return torch.stack(rows)
+
+
 def silu(a: Tensor) -> Tensor:
     return a * sigmoid(a)
 

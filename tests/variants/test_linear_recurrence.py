@@ -34,6 +34,13 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("gated_delta", {}),
     ("gated_delta", {"negative_eigenvalues": True}),
 ]
+CONVOLVED: list[tuple[str, dict[str, Any]]] = [
+    ("gated_linear", {"short_conv": 4}),
+    ("ssd", {"state_dim": 5, "short_conv": 4}),
+    ("delta", {"short_conv": 4}),
+    ("delta", {"short_conv": 1}),
+    ("gated_delta", {"short_conv": 3}),
+]
 
 
 def make(name: str, *, role: str = "causal", bias: bool = False, position: Any = None, **options: Any) -> Variant:
@@ -58,6 +65,16 @@ class Layer:
         weight = whole_matrix(self.variant, name)
         return heads_of(with_ones(x, weight), weight, HEADS)
 
+    def mixed(self, name: str, x: Tensor, context: Tensor) -> Tensor:
+        """Return a projection at the positions of x, the last ones of the context, after its convolution."""
+        z = self.linear(name, torch.cat([context[: len(context) - len(x)], x]))
+        if (weight := self.parameters.get(f"convolutions.{name}.weight")) is not None:
+            z = paper.convolved(z, weight, self.parameters.get(f"convolutions.{name}.bias"))
+        return z[len(z) - len(x) :]
+
+    def mixed_heads(self, name: str, x: Tensor, context: Tensor) -> Tensor:
+        return self.mixed(name, x, context).unflatten(-1, (HEADS, -1)).transpose(0, 1)
+
     def linear(self, name: str, x: Tensor) -> Tensor:
         weight = whole_matrix(self.variant, name)
         return with_ones(x, weight) @ weight.T
@@ -81,7 +98,11 @@ def retention(layer: Layer, x: Tensor, context: Tensor, rotate: Callable[[Tensor
 
 def gated_linear(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
     width = (D + 1) // 2
-    q, k, v = layer.heads("query", x) / width**0.5, layer.heads("key", context), layer.heads("value", context)
+    q = layer.mixed_heads("query", x, context)
+    k, v = (layer.mixed_heads(name, context, context) for name in ("key", "value"))
+    if "convolutions.query.weight" in layer.parameters:
+        q, k, v = paper.silu(q), paper.silu(k), paper.silu(v)
+    q = q / width**0.5
     low = context @ layer["decay.0.weight"].T
     tau = getattr(layer.variant, "temperature")  # noqa: B009 an option of this variant alone
     alpha = sigmoid(low @ layer["decay.1.weight"].T + layer["decay.1.bias"]) ** (1 / tau)
@@ -99,8 +120,8 @@ def mamba_decay(layer: Layer, context: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def ssd(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
-    c, b = paper.silu(layer.linear("query", x)), paper.silu(layer.linear("key", context))
-    v = paper.silu(layer.heads("value", context))
+    c, b = paper.silu(layer.mixed("query", x, context)), paper.silu(layer.mixed("key", context, context))
+    v = paper.silu(layer.mixed_heads("value", context, context))
     step, decay = mamba_decay(layer, context)
     heads = []
     for h in range(HEADS):
@@ -111,8 +132,8 @@ def ssd(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
 
 
 def delta(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
-    q, k = (paper.unit(paper.silu(layer.heads(name, z))) for name, z in (("query", x), ("key", context)))
-    v = paper.silu(layer.heads("value", context))
+    q, k = (paper.unit(paper.silu(layer.mixed_heads(name, z, context))) for name, z in (("query", x), ("key", context)))
+    v = paper.silu(layer.mixed_heads("value", context, context))
     largest = getattr(layer.variant, "largest_beta")  # noqa: B009 an option of some variants
     beta = largest * sigmoid(layer.linear("beta", context))  # (s, h)
     gated = "A_log" in layer.parameters
@@ -155,7 +176,7 @@ PAPERS: dict[str, Callable[[Layer, Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("memory", [0, M])
-@pytest.mark.parametrize(("name", "options"), OPTIONS)
+@pytest.mark.parametrize(("name", "options"), [*OPTIONS, *CONVOLVED])
 def test_each_variant_is_the_recurrence_of_its_paper(name: str, options: dict[str, Any], memory: int, bias: bool) -> None:
     variant = make(name, bias=bias, **options)
     layer = Layer(variant)
@@ -184,6 +205,20 @@ def test_features_of_taylor_multiply_to_its_weight() -> None:
     assert phi_q.shape[-1] == (D + 1) * (D + 2) // 2
     expected = [[[paper.taylor_weight(a, b) for b in keys] for a in rows] for rows, keys in zip(q, k, strict=True)]
     torch.testing.assert_close(phi_q @ phi_k.mT, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "options"), CONVOLVED)
+def test_padding_in_front_counts_as_nothing(name: str, options: dict[str, Any]) -> None:
+    variant = make(name, **options)
+    x, _ = inputs()
+    mask = torch.ones(2, T, dtype=torch.bool)
+    mask[0, :3] = mask[0, T - 2 :] = False
+    torch.testing.assert_close(variant(x, mask=mask)[0, 3 : T - 2], variant(x[:1, 3 : T - 2])[0])
+
+
+def test_a_negative_number_of_positions_is_refused() -> None:
+    with pytest.raises(UserError, match="short_conv.*got -1"):
+        make("delta", short_conv=-1)
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS)
