@@ -272,6 +272,7 @@ COMPONENTS = Registry(
     builtin={
         "token_shift": "attnlab.components.token_shift:TokenShift",
         "token_shift_qkv": "attnlab.components.token_shift_qkv:TokenShiftQKV",
+        "short_conv": "attnlab.components.short_conv:ShortConv",
         "narrow": "attnlab.components.narrow:Narrow",
         "kv_heads": "attnlab.components.kv_heads:KeyValueHeads",
         "qk_norm": "attnlab.components.qk_norm:QKNorm",

@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from attnlab.components.base import Component, ComponentConfig
 from attnlab.nn.layers import Projections, merge_heads, split_heads
-from attnlab.nn.shift import CausalShift
+from attnlab.nn.shift import CausalShift, ShortConvolution
 
 
 class ShiftedProjections(Projections):
-    """Projections whose queries, keys and values are shifted."""
+    """Projections whose queries, keys and values are mixed with earlier ones by a layer of the class ``kind``."""
 
-    def __init__(self, config: ComponentConfig, *, width: int) -> None:
+    def __init__(self, config: ComponentConfig, *, width: int, kind: type[ShortConvolution] = CausalShift) -> None:
         total = config.heads * config.head_dim
         super().__init__(config.dim, total, heads=config.heads, bias=config.bias)
-        self.shift_q, self.shift_k, self.shift_v = (CausalShift(total, width=width) for _ in range(3))
+        self.shift_q, self.shift_k, self.shift_v = (kind(total, width=width) for _ in range(3))
         self.mask: Tensor | None = None  # of the current input
 
     def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -159,9 +159,10 @@ def test_token_shift_mixes_the_last_inputs() -> None:
         torch.testing.assert_close(variant(x), expected(variant, shifted(x, component.shift.weight)))  # type: ignore[union-attr, arg-type]
 
 
-def test_token_shift_mixes_the_last_queries_keys_and_values() -> None:
+@pytest.mark.parametrize("name", ["token_shift_qkv", "short_conv"])
+def test_queries_keys_and_values_are_mixed_with_the_last_ones(name: str) -> None:
     torch.manual_seed(3)
-    variant, x = make_variant(make_component("token_shift_qkv")), torch.randn(B, T, DIM, dtype=torch.float64)
+    variant, x = make_variant(make_component(name)), torch.randn(B, T, DIM, dtype=torch.float64)
     project = variant.project
     with torch.no_grad():
         shifts: list[Tensor] = [project.shift_q.weight, project.shift_k.weight, project.shift_v.weight]  # type: ignore[union-attr]
@@ -169,7 +170,9 @@ def test_token_shift_mixes_the_last_queries_keys_and_values() -> None:
         tensors = []
         for shift, weight in zip(shifts, weights, strict=True):
             shift += 0.3 * torch.randn_like(shift)
-            tensors.append(shifted(x @ weight.T, shift).unflatten(-1, (HEADS, D)))
+            z = x @ weight.T
+            mixed = shifted(z, shift) - (z if name == "short_conv" else 0)
+            tensors.append(mixed.unflatten(-1, (HEADS, D)))
         q, k, v = tensors  # (b, t, h, d)
 
         def select(h: int, row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
