@@ -38,6 +38,7 @@ from tests.mutants.cache import (
     TopLeftCalls,
 )
 from tests.mutants.components import PlainWithIdle, PlainWithWiderWindow
+from tests.mutants.convolutions import ConvolvesAhead, ConvolvesPadding, ForgetsInputs
 from tests.mutants.mixing import (
     AlwaysCausal,
     AnyRole,
@@ -149,6 +150,7 @@ MUTANTS: dict[str, list[Mutant]] = {
     "causality by value": [
         Mutant(LeaksValue),
         Mutant(SeesNext, also=frozenset({"causality by gradient"})),
+        Mutant(ConvolvesAhead, also=frozenset({"causality by gradient", "memory", "decoding", "key-value cache"})),
         Mutant(SeesNextLater, also=frozenset({"causality by gradient"})),
         Mutant(LeaksWithFourHeads),
         Mutant(LeaksFarFromBlocks),
@@ -164,6 +166,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(CountsPadding, also=frozenset({MODES})),
         Mutant(MasksTwentyKeys, also=frozenset({"leading padding"})),
         Mutant(IgnoresMaskOfOneQuery),
+        Mutant(ConvolvesPadding),
     ],
     "all padding": [Mutant(MinusInfinity), Mutant(AveragesPadding), Mutant(DividesByTheSource)],
     "batch independence": [Mutant(MixesRows), Mutant(MixesLargeBatches, also=frozenset({"padding"}))],
@@ -200,6 +203,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(ForgetsMemory),
         Mutant(SelectsSorted),
         Mutant(LeavesState),
+        Mutant(ForgetsInputs),
     ],
     "memory gradient": [Mutant(Dense, keep=KeepsMemoryAttached)],
     "memory refused": [Mutant(AnyMemory)],
