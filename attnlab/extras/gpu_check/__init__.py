@@ -10,11 +10,11 @@ from attnlab.extras.gpu_check.step import Step
 
 STEPS = (
     Step("card", "The card", 60, card.cases),
-    Step("agreement", "Agreement with float64 on the CPU", 150, agreement.cases, processes=12),
+    Step("agreement", "Agreement with float64 on the CPU", 240, agreement.cases, processes=12),
     Step("memory", "Peak memory of a training step", 60, memory.cases),
     Step("step", "Time of a training step", 100, training_step.cases),
     Step("sparse", "Sparse attention", 60, sparse.cases),
-    Step("several", "Several runs on one card", 90, several.cases),
-    Step("resume", "A killed and resumed run", 60, resume.cases),
+    Step("several", "Several runs on one card", 120, several.cases),
+    Step("resume", "A killed and resumed run", 90, resume.cases),
     Step("headline", "enwik8 in the time that is left", 3600, headline.cases),
 )
