@@ -2,7 +2,9 @@
 
 A level counts as solved if all of its seeds solve the task, as not solved if none does, and is open otherwise. These are
 statements about the seeds that were trained: of a variant that solves a level with probability p, three seeds all solve it with
-probability p^3, so that 3 of 3 seeds are compatible with every p above 0.29 (Clopper and Pearson 1934, 95 %).
+probability p^3, so that 3 of 3 seeds are compatible with every p above 0.29 (Clopper and Pearson 1934, 95 %). Of two identical
+variants with p = 0.5, the outcomes of three seeds differ in 41 % of pairs. What a variant can do is therefore stated only where
+the interval of p excludes one half, which takes 6 seeds (`Ability`); else the words are about the seeds.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from enum import StrEnum
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.stats.cells import CellSummary
 
+HALF = 0.5  # of all trainings
 COSTS = ("parameters", "flops_per_token", "cache_bytes", "state_bytes", "steps", "tokens_per_s")
 
 
@@ -24,6 +27,14 @@ class Outcome(StrEnum):
     NOT_SOLVED = "not solved"  # by any seed
     OPEN = "open"  # solved by some seeds, or some have no result
     NO_RESULT = "no result"
+
+
+class Ability(StrEnum):
+    """The claim about a variant at one level that the interval of its solve rate supports."""
+
+    CAN = "can"  # it solves the level in more than half of all trainings
+    CANNOT = "cannot"  # it does so in less than half
+    OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,15 @@ class LevelResult:
         if self.judged < self.seeds or 0 < self.solved < self.judged:
             return Outcome.OPEN
         return Outcome.SOLVED if self.solved else Outcome.NOT_SOLVED
+
+    @property
+    def ability(self) -> Ability:
+        """The claim about the variant: the interval of its solve rate lies above or below one half, or neither."""
+        if self.outcome is Outcome.SOLVED and self.low is not None and self.low > HALF:
+            return Ability.CAN
+        if self.outcome is Outcome.NOT_SOLVED and self.high is not None and self.high < HALF:
+            return Ability.CANNOT
+        return Ability.OPEN
 
     @property
     def earns_next(self) -> bool:

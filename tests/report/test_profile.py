@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from math import comb
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from attnlab.report.profile.make import profile
 from attnlab.report.profile.page import make_page
 from attnlab.report.profile.words import describe_ability, describe_profile, describe_reach
 from attnlab.report.profile.write import FILE, load_profile, write_profile
-from attnlab.stats.profile import Outcome
+from attnlab.stats.profile import Ability, Outcome
 from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.pages import changed_files
 from tests.support.paths import ROOT
@@ -30,10 +31,11 @@ def statement(task: str, variant: str) -> str:
 
 def test_statements_follow_from_the_seeds() -> None:
     mine = statement("mqar", "mine")
-    assert mine.startswith("solves it at pairs 4 (3 of 3 seeds [0.29, 1.00])")
+    assert mine.startswith("solves it with all seeds at pairs 4 (3 of 3 seeds [0.29, 1.00])")
     assert "is not shown to solve it at pairs 8 (2 of 3 seeds [0.09, 0.99])" in mine
-    assert mine.endswith("fails at pairs 16 (0 of 3 seeds [0.00, 0.71], accuracy 0.210 to 0.340, chance 0.06)")
-    assert statement("mqar", "dense") == "solves it up to pairs 16 (3 of 3 seeds [0.29, 1.00]), the hardest level tested"
+    assert mine.endswith("solves it with no seed at pairs 16 (0 of 3 seeds [0.00, 0.71], accuracy 0.210 to 0.340, chance 0.06)")
+    hardest = "solves it with all seeds up to pairs 16 (3 of 3 seeds [0.29, 1.00]), the hardest level tested"
+    assert statement("mqar", "dense") == hardest
     assert statement("parity", "mine") == "has no result at pairs 4: it was refused"
     assert "2 diverged" in statement("parity", "lstm")
 
@@ -88,7 +90,7 @@ def test_the_page_has_every_number_and_no_mean_over_abilities(tmp_path: Path) ->
 )
 def test_the_notes_state_what_the_number_of_seeds_can_show(seeds: int, says: str) -> None:
     notes = " ".join(make_page(replace(made_up_profile(), seeds=seeds)).notes)
-    assert says in notes and f"is called solved with probability 1/{2**seeds}," in notes
+    assert says in notes and f"is solved by all seeds with probability 1/{2**seeds}," in notes
 
 
 def test_the_plot_has_a_dot_for_each_seed_and_lines_of_chance_and_threshold() -> None:
@@ -117,7 +119,33 @@ def test_profiles_have_a_page_on_all_of_them(tmp_path: Path) -> None:
 
 def test_the_summary_names_what_a_variant_can_and_cannot_do() -> None:
     words = ["".join(sentence) for sentence in describe_profile(made_up_profile())]
-    assert words == ["mine solves a part of the levels of mqar (up to pairs 4).", "Without a result: parity."]
+    assert words == ["All seeds of mine solve a part of the levels of mqar (up to pairs 4).", "Without a result: parity."]
+
+
+@pytest.mark.parametrize(
+    ("scores", "ability"),
+    [
+        ([1.0] * 6, Ability.CAN),
+        ([1.0] * 5, Ability.OPEN),
+        ([0.1] * 6, Ability.CANNOT),
+        ([0.1] * 3, Ability.OPEN),
+        ([1.0] * 5 + [0.1], Ability.OPEN),
+    ],
+)
+def test_words_about_a_variant_need_an_interval_that_excludes_one_half(scores: list[float], ability: Ability) -> None:
+    result = level_result(*scores)
+    assert result.ability is ability
+    profile = made_up_profile()
+    mqar = replace(profile.abilities[0], results={"mine": (result,)})
+    words = "".join(describe_ability(mqar, "mine"))
+    assert ("with all seeds" in words or "with no seed" in words or "not shown" in words) is (ability is Ability.OPEN)
+
+
+def test_identical_variants_seldom_have_opposite_abilities() -> None:
+    """At a solve rate of one half, three seeds show no ability, and eight do in less than 1 % of variants."""
+    for seeds, most in ((3, 0.0), (8, 0.01)):
+        shown = [k for k in range(seeds + 1) if level_result(*[1.0] * k, *[0.1] * (seeds - k)).ability is not Ability.OPEN]
+        assert sum(comb(seeds, k) for k in shown) / 2**seeds <= most
 
 
 def test_a_profile_is_rendered_again_from_its_stored_content(tmp_path: Path) -> None:
@@ -150,7 +178,10 @@ def test_a_profile_is_made_by_the_command_and_in_python(
     task = "tests.support.profiles:TinyParity"
     assert main(["profile", "mine.py:Mine", "--tasks", task, "--with", "qk_norm", "--workers", "2", "--no-check"]) == 0
     output = capsys.readouterr().out
-    assert "TinyParity: Mine with qk_norm fails at length 8 (0 of 3 seeds" in output and "report: reports/profile/" in output
+    assert (
+        "TinyParity: Mine with qk_norm solves it with no seed at length 8 (0 of 3 seeds" in output
+        and "report: reports/profile/" in output
+    )
     folder = tmp_path / "reports" / "profile" / "Mine-with-qk_norm"
     study = (folder / "TinyParity.yaml").read_text()
     assert "../../../mine.py:Mine" in study and str(tmp_path) not in study

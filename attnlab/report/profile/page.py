@@ -24,8 +24,10 @@ from attnlab.stats.paired import LEVEL
 from attnlab.stats.profile import COSTS, AbilityResult, Level, LevelResult, Profile
 
 OUTCOMES_NOTE = (
-    "A variant solves a level if all of its seeds reach the threshold, and fails if none does. Where seeds disagree, the level "
-    "is not shown. The next level is trained if most seeds solve the level before it."
+    "A variant “solves” a level, or “fails”, if all of its seeds do and the 95 % interval of its solve rate lies above or "
+    "below one half, which takes 6 seeds. With fewer, the words are about the seeds: “with all seeds” and “with no seed” "
+    "happen to a variant that solves a level in half of all trainings, too. The next level is trained if most seeds solve the "
+    "level before it."
 )
 SETTINGS_NOTE = (
     "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
@@ -91,7 +93,7 @@ def _interval_note(seeds: int) -> str:
     return (
         f"Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With {seeds} seeds, {seeds} of {seeds} are "
         f"compatible with every rate from {least:.2f}, and 0 of {seeds} with every rate up to {1 - least:.2f}. A level that "
-        f"half of all seeds would solve is called solved with probability 1/{2**seeds}, and failed with the same."
+        f"half of all seeds would solve is solved by all seeds with probability 1/{2**seeds}, and by none with the same."
     )
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from attnlab._util.run_state import RunState
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.wording import count
-from attnlab.stats.profile import AbilityResult, Level, LevelResult, Outcome, Profile
+from attnlab.stats.profile import Ability, AbilityResult, Level, LevelResult, Outcome, Profile
 
 
 def describe_rate(result: LevelResult) -> str:
@@ -41,10 +41,11 @@ def describe_scores(result: LevelResult) -> str:
 
 
 def describe_ability(ability: AbilityResult, variant: str) -> Sentence:
-    """Return what a variant can and cannot do, in one sentence without its subject.
+    """Return the levels that a variant or its seeds solve, in one sentence without its subject.
 
-    Example: "solves it up to pairs 16 (3 of 3 seeds [0.29, 1.00]); fails at pairs 32 (0 of 3 seeds [0.00, 0.71], accuracy
-    0.310 to 0.420, chance 0.03)".
+    Examples: "solves it up to pairs 16 (8 of 8 seeds [0.63, 1.00]); fails at pairs 32 (0 of 8 seeds [0.00, 0.37], accuracy
+    0.310 to 0.420, chance 0.03)". With fewer seeds, which show no ability: "solves it with all seeds up to pairs 16 (3 of 3
+    seeds [0.29, 1.00]); with no seed at pairs 32 (...)".
     """
     results = ability.results[variant]
     parts: list[str] = []
@@ -64,12 +65,13 @@ def _describe_levels(
     """Yield the words for consecutive levels with the same outcome."""
     level, result = pairs[-1]
     if outcome is Outcome.SOLVED:
-        yield Strong("solves" if begins else "solves again")
-        yield f" it up to {level.name}" if begins and len(pairs) > 1 else f" it at {level.name}"
+        seeds = "" if result.ability is Ability.CAN else " with all seeds"
+        yield Strong(f"solves it{'' if begins else ' again'}{seeds}")
+        yield f" {'up to' if begins and len(pairs) > 1 else 'at'} {level.name}"
         yield f" ({describe_rate(result)})"
     elif outcome is Outcome.NOT_SOLVED:
         chance = f", {ability.metric} {describe_scores(result)}, chance {level.chance:.2f}" if result.scores else ""
-        yield Strong("fails")
+        yield Strong("fails" if result.ability is Ability.CANNOT else "solves it with no seed")
         yield f" at {level.name} ({describe_rate(result)}{chance})"
     elif outcome is Outcome.OPEN:
         yield "is "
@@ -106,7 +108,7 @@ def count_levels(ability: AbilityResult, variant: str) -> str:
 
 
 def describe_profile(profile: Profile) -> list[Sentence]:
-    """Return the abilities of a profile's variant in groups: what it solves, solves in part, fails, and what is not shown."""
+    """Return the abilities of a profile's variant in groups: what its seeds solve, solve in part, do not, and what is open."""
     groups: dict[str, list[str]] = {"all": [], "part": [], "none": [], "open": [], "missing": []}
     for ability in profile.abilities:
         results, last = ability.results[profile.variant], ability.last_solved(profile.variant)
@@ -116,9 +118,9 @@ def describe_profile(profile: Profile) -> list[Sentence]:
             outcome = {Outcome.NOT_SOLVED: "none", Outcome.OPEN: "open"}.get(results[0].outcome, "missing")
             groups[outcome].append(ability.task)
     openings = {
-        "all": f"{profile.variant} solves every level of ",
-        "part": f"{profile.variant} solves a part of the levels of ",
-        "none": f"{profile.variant} does not solve the easiest level of ",
+        "all": f"All seeds of {profile.variant} solve every level of ",
+        "part": f"All seeds of {profile.variant} solve a part of the levels of ",
+        "none": f"No seed of {profile.variant} solves the easiest level of ",
         "open": "Not shown, because seeds disagree at the easiest level: ",
         "missing": "Without a result: ",
     }
