@@ -95,6 +95,11 @@ class ExactDifference(Difference):
             return False
         return paired.agree(gaps, [paired.noise(*pair) for pair in self.pairs])
 
+    def test_margins(self, pairs: Sequence[tuple[float, float]]) -> ExactDifference:
+        beyond = (sum(margin + sign * gap > 0 for margin, gap in pairs) for sign in (-1, 1))
+        near = max(sign_test_p(count, len(pairs)) for count in beyond)
+        return replace(self, p_equivalent=adjusted_p(near, self.looks, len(pairs)))
+
     def ends_at(self, level: float) -> Ends:
         return self.estimator.estimate(self, level_at(level / 2, self.looks, len(self.pairs)))[1]
 

@@ -242,6 +242,18 @@ class Difference:
         options = {"skewness": sign * self.skewness, "degrees_of_freedom": mean.degrees_of_freedom}
         return adjusted_p(skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), self.looks, mean.n)
 
+    def test_margins(self, pairs: Sequence[tuple[float, float]]) -> Difference:
+        """Return the difference with its equivalence tested against an estimated margin.
+
+        Args:
+            pairs: (margin, difference) of each seed, at least two.
+        """
+        if not self.interval.sd:
+            return self
+        sds = [interval([margin + sign * gap for margin, gap in pairs]).sd or 0.0 for sign in (-1, 1)]
+        error = (interval([margin for margin, _ in pairs]).sd or 0.0) / math.sqrt(len(pairs))
+        return t_test(replace(self, margin_spread=MarginSpread(error, *sds)))
+
     def ends_at(self, level: float) -> tuple[float, float] | tuple[None, None]:
         """Return the ends of the interval of the table's test that misses the true difference with probability `level`.
 
@@ -382,19 +394,14 @@ def with_estimated_margin(
     """Return a difference whose tests for equivalence count the error of an estimated margin.
 
     Args:
-        difference: With a margin, the mean of the estimates, and with a t-test; any other is returned as it is.
+        difference: With a margin, the mean of the estimates, and with a t-test or the sign test of a median; any other is
+            returned as it is.
         differences: Seed -> the difference, in at least two seeds.
         margins: Seed -> the margin that its runs estimate; empty for a constant margin. A seed without one has the mean.
     """
     if difference is None or difference.margin is None or not margins or difference.p_equivalent is None:
         return difference
-    if difference.interval.is_exact or not difference.interval.sd:
-        return difference
-    margin, looks = difference.margin, difference.looks
-    by_seed = {seed: (margins.get(seed, margin), gap) for seed, gap in differences.items()}
-    sds = [interval([m + sign * gap for m, gap in by_seed.values()], looks=looks).sd or 0.0 for sign in (-1, 1)]
-    error = (interval([m for m, _ in by_seed.values()]).sd or 0.0) / math.sqrt(len(by_seed))
-    return t_test(replace(difference, margin_spread=MarginSpread(error, *sds)))
+    return difference.test_margins([(margins.get(seed, difference.margin), gap) for seed, gap in differences.items()])
 
 
 def without_prior(mean: Interval) -> Interval:

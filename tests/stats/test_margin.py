@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab import load_runs
+from attnlab.config.estimand import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
@@ -83,6 +84,23 @@ def test_an_estimated_margin_is_tested_seed_by_seed() -> None:
     assert tested.p_equivalent == pytest.approx(max(test.pvalue / 2 for test in expected))
     assert tested.p == plain.p and tested.interval == plain.interval
     assert paired.with_estimated_margin(plain, gaps, {}) is plain, "a constant margin"
+
+
+def test_a_median_is_tested_by_the_signs_of_margin_and_difference() -> None:
+    """In one of six seeds the difference exceeds the margin of that seed, though not the mean margin."""
+    from scipy.stats import binomtest
+
+    runs = runs_of({"dense": [-1.0, -1.0, -1.0, -1.0, -1.0, -0.1]})
+    spec = with_margin(replace(SPEC, estimand=EstimandConfig(name="median")), "50 % of steps", runs)
+    rows = [
+        {"variant": variant, "seed": seed, "state": "completed", "bits_per_byte": 2.0 + gap}
+        for variant, gaps in (("dense", [0.0] * 6), ("no_wo", [0.01, 0.02, -0.01, 0.03, 0.015, 0.1]))
+        for seed, gap in enumerate(gaps)
+    ]
+    for compared, count in ((spec, 5), (replace(spec, margin_by_seed={}), 6)):
+        difference = summarize_cells(rows, compared)[1].difference
+        assert difference is not None and difference.interval.is_exact
+        assert difference.p_equivalent == pytest.approx(binomtest(count, 6, alternative="greater").pvalue)
 
 
 def test_a_moderated_test_adds_the_variance_of_the_margin() -> None:
