@@ -120,17 +120,19 @@ def swept_trends(table: SweptTable, studies: int, seed: int) -> Mapping[str, Sha
 
 def _swept_setting(table: SweptTable, *, over: bool = False) -> Setting:
     shape = "lopsided" if table.design.lopsided else "parabolas"
+    shape += f", curvatures x{table.design.ratio:g}" if table.design.ratio != 1 else ""
     optima = f"optima over {table.design.apart:g} decades" if table.design.apart else "equal optima"
     name = f"{table.comparisons} cells, sweep {table.design.rates} x {table.design.seeds}"
     return Setting(f"{shape}, {optima}", name, partial(swept_trends if over else moderated_optima, table))
 
 
 SWEPT = [
-    SweptTable(RateDesign(rates, seeds, apart=apart, lopsided=lopsided), comparisons)
-    for apart, lopsided, rates, sizes in (
-        (0.0, 0.0, 3, ((3, 3), (3, 6), (5, 3))),
-        (APART, 0.0, 3, ((2, 6), (3, 3), (3, 6), (5, 3), (5, 6))),
-        (APART, 1.0, 5, ((3, 3), (5, 6))),
+    SweptTable(RateDesign(rates, seeds, apart=apart, lopsided=lopsided, ratio=ratio), comparisons)
+    for apart, lopsided, ratio, rates, sizes in (
+        (0.0, 0.0, 1.0, 3, ((3, 3), (3, 6), (5, 3))),
+        (APART, 0.0, 1.0, 3, ((2, 6), (5, 6))),
+        (APART, 1.0, 2.0, 3, ((3, 3), (3, 6), (5, 6))),
+        (APART, 1.0, 2.0, 5, ((3, 3), (3, 6), (5, 6))),
     )
     for seeds, comparisons in sizes
 ]
@@ -167,8 +169,8 @@ MODERATED_OPTIMA = Simulation(
     "Moderated t-tests of swept learning rates",
     """\
 Tables of cells whose learning rates are swept over one grid, as above, compared at their fitted optima, where all have the same
-loss. The optima lie evenly spread over 0.2 decades, or are equal. All curves of a table are fitted together, so that their
-optima have errors in common.""",
+loss. The optima lie evenly spread over 0.2 decades, or are equal. Curvatures are equal, or rise to twice that of the
+baseline.""",
     settings=[_swept_setting(table) for table in SWEPT],
     quantities=(FALSE, COVERED, Quantity("false, plain", "false verdicts of plain t-tests"), NO_VERDICT),
     studies=5_000,
@@ -182,8 +184,8 @@ The same tables, swept at each of three levels (`sweep:` and `over:`). The sprea
 level to the highest, and the place of the optima in the grid changes. A trend is false, because the optima have the same
 loss.""",
     settings=[
-        _swept_setting(SweptTable(RateDesign(rates, seeds, apart=APART, lopsided=lopsided), 2), over=True)
-        for lopsided, rates in ((0.0, 3), (1.0, 5))
+        _swept_setting(SweptTable(RateDesign(rates, seeds, apart=APART, lopsided=1.0, ratio=2.0), 2), over=True)
+        for rates in (3, 5)
         for seeds in (3, 5, 12)
     ],
     quantities=(Quantity(FALSE.name, "false trends", level=0.05, limit=0.06), NO_VERDICT),

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from attnlab.config.search import SearchConfig
 from attnlab.config.types import Section, conflict, expected
 
-MIN_VALUES = 3  # a parabola has three coefficients
+MIN_VALUES = 3  # so that the best value can lie inside
 MIN_ROUNDED_RATIO = 1.1  # values of a denser grid are not rounded, because two of them could become equal
 
 
@@ -39,7 +39,8 @@ class SweepConfig(Section):
         default=4,
         ge=0,
         le=20,
-        description="values that may be added on each side while the best value of a cell is the largest or smallest",
+        description="values that may be added on each side while the best value of a cell is the largest or smallest, or below "
+        "while fewer than 4 completed",
     )
 
     @model_validator(mode="after")

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import better, count, format_interval, format_p_value
+from attnlab.report.wording import better, count, format_interval
+from attnlab.stats.cells import comparisons
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.lr_curve import WINDOW, CurveProblem, LearningRateCurve, describe_problem, hyperparameter_name
-from attnlab.stats.paired import LEVEL
+from attnlab.stats.lr_curve import (
+    WINDOW,
+    CurveProblem,
+    LearningRateCurve,
+    describe_problem,
+    difference_at_best,
+    hyperparameter_name,
+)
+from attnlab.stats.paired import Difference
+from attnlab.stats.sweep import MIN_FITTED
 
 MAX_CELLS = 6  # cells in one plot
 
 
 def sweep_warnings(cells: Sequence[CellSummary], sweep: str) -> list[str]:
-    """Return one clause for each cell without a fitted optimum: the reason, and what to change."""
+    """Return one clause for each cell without a fitted optimum, and for each difference that the best values tried lack."""
     curves = [(cell.name, cell.curve) for cell in cells if cell.curve and cell.curve.problem]
-    return [f"{name}: {describe_problem(curve, sweep)}{_advice(curve)}" for name, curve in curves]
+    warnings = [f"{name}: {describe_problem(curve, sweep)}{_advice(curve)}" for name, curve in curves]
+    return [*warnings, *(text for cell in comparisons(cells) if (text := _disagreement(cell, cells, sweep)))]
+
+
+def _at_best(cell: CellSummary, cells: Sequence[CellSummary]) -> Difference | None:
+    """Return a cell's difference from its baseline at their best values tried; None if they are not compared."""
+    baseline = next((other.curve for other in cells if other.name == cell.baseline), None)
+    return difference_at_best(cell.curve, baseline) if cell.difference and cell.curve and baseline else None
+
+
+def _disagreement(cell: CellSummary, cells: Sequence[CellSummary], sweep: str) -> str:
+    """Return a clause if the difference at the best values tried lies outside the interval at the optima; else ""."""
+    tried = _at_best(cell, cells)
+    if tried is None or cell.difference is None:
+        return ""
+    low, high, mean = cell.difference.interval.low, cell.difference.interval.high, tried.interval.mean
+    if low is None or high is None or low <= mean <= high:
+        return ""
+    return (
+        f"{cell.name}: the difference from {cell.baseline} is {cell.difference.format()} at the optima and {tried.format()} at "
+        f"the best values of {sweep} tried; values between these would show which holds"
+    )
 
 
 def _advice(curve: LearningRateCurve) -> str:
@@ -30,8 +59,6 @@ def _advice(curve: LearningRateCurve) -> str:
             return "; add smaller values"
         case CurveProblem.LARGEST_TRIED:
             return "; add larger values"
-        case CurveProblem.MISFIT:
-            return f" (lack of fit, p {format_p_value(curve.fit_p, equals=True)}); add values closer to its best"
         case CurveProblem.TOO_FEW_VALUES if curve.runs.diverged:
             return "; add values at which no run diverges"
         case CurveProblem.NO_MINIMUM | CurveProblem.TOO_FEW_VALUES:
@@ -47,27 +74,13 @@ def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) ->
     sweep = spec.estimator.sweep
     name = hyperparameter_name(sweep)
     return (
-        f"Every cell was trained at each {sweep} ({values}) with every seed. A curve over log10 {sweep} is fitted to "
-        f"its {spec.metric} on the test split, and cells are compared at the optima of their curves. {_describe_shape(curves)} "
-        "A seed's contribution to an optimum is the first-order change of the optimum with the seed's runs; differences, "
-        "intervals and p-values are those of the contributions, paired by seed, and include the uncertainty of the shape and "
-        f"of the optimal {name}. The best {name} tried, around which a curve is fitted, is chosen on the validation split."
+        f"Every cell was trained at each {sweep} ({values}) with every seed. The curve of a cell is the polynomial in log10 "
+        f"{sweep} through its mean {spec.metric} on the test split at the {WINDOW} values around its best ({MIN_FITTED} where "
+        "no others completed); cells may differ in shape, and are compared at the lowest points (highest, for a metric to be "
+        "maximized). A seed contributes the value of the polynomial through its runs at the optimum of its cell; differences, "
+        f"intervals and p-values are those of the contributions, paired by seed. The best {name} tried, around which a curve "
+        "is fitted, is chosen on the validation split."
     )
-
-
-def _describe_shape(curves: Sequence[LearningRateCurve]) -> str:
-    fits = Counter((len(curve.shape) + 1, curve.shared_with, curve.fit_p) for curve in curves if curve.optimum)
-    if not fits:
-        return "No curve could be fitted."
-    texts = []
-    for degree, cells, p in sorted(fits, key=str):
-        curve = "a parabola" if degree == 2 else f"a polynomial of degree {degree}"
-        shared = "with one curvature for" if degree == 2 else "of one shape for"
-        alike = fits[degree, cells, p]
-        of = f"{shared} {cells} cells" if cells > 1 else f"for each of {alike} cells" if alike > 1 else "for 1 cell"
-        tested = "its fit cannot be tested" if p is None else f"lack of fit: p {format_p_value(p, equals=True)}"
-        texts.append(f"{curve} {of} ({tested})")
-    return f"The curve is {'; '.join(texts)}, over at most {WINDOW} values around the best of each cell."
 
 
 def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
@@ -93,12 +106,14 @@ def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
 
 
 def _table(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> Table:
-    """Return a table with one row per cell: the best value tried, the optimum with its interval, and the sensitivity."""
+    """Return a table with one row per cell: the best value tried, the optimum, both differences, and the sensitivity."""
+    differences = {cell.name: (cell.difference, _at_best(cell, cells)) for cell in cells if cell.difference}
     has_diverged = any(cell.curve.runs.diverged for cell in cells if cell.curve)
     sweep = spec.estimator.sweep
     columns = [Column("cell", is_text=True), Column(f"best {sweep} tried"), Column(f"optimal {sweep}")]
     columns += [
         Column(f"{spec.metric} at the optimum"),
+        *([Column("difference"), Column("at the best tried")] if differences else []),
         Column("sensitivity"),
         *([Column("diverged at")] if has_diverged else []),
     ]
@@ -106,7 +121,9 @@ def _table(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[s
     for cell in cells:
         if curve := cell.curve:
             best = "" if curve.best is None else f"{curve.best:.4g}"
-            texts = [cell.name, best, format_optimum(curve), format_interval(cell.value), _sensitivity(curve)]
+            texts = [cell.name, best, format_optimum(curve), format_interval(cell.value)]
+            texts += [d.format() if d else "" for d in differences.get(cell.name, (None, None))] if differences else []
+            texts.append(_sensitivity(curve))
             diverged = ", ".join(f"{rate:.4g} ({count(n, 'run')})" for rate, n in sorted(curve.runs.diverged.items()))
             texts += [diverged] if has_diverged else []
             rows.append(TableRow(texts, colors[cell.name], "missing" if curve.problem else ""))
@@ -142,16 +159,16 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
             "The loss of a diverged run counts as the largest mean loss that any cell completed with; the sensitivity of its "
             "cell is therefore a lower bound. A value at which a run diverged is worse than any other and is not fitted."
         )
-    if any(curve.optimum and len(curve.fitted) < 4 for curve in curves):
-        yield (
-            "Three values determine a parabola, which cannot show that a curve is lopsided. If it is, and the optima of two "
-            "cells lie apart, false verdicts are more frequent than promised; five values allow for it."
-        )
+    yield (
+        "Difference: from the baseline at the optima, and beside it at the best values tried. The latter is the difference of "
+        "two values of a grid, which the place of the optima between its values changes. The two part when the second lies "
+        "outside the 95 % interval of the first."
+    )
     if any(curve.is_flat for curve in curves):
         yield f"Any: the cell has the same {spec.metric} at every {name} tried, and is compared by it without a fit."
     yield (
-        f"A cell has no verdict if its best {name} is the smallest or largest tried, or if the test for lack of fit rejects "
-        f"its curve at the {100 * LEVEL:.0f} % level."
+        f"A cell has no verdict if its best {name} is the smallest or largest tried, or if fewer than {MIN_FITTED} values "
+        "completed: a parabola through three cannot show that a curve is lopsided."
     )
 
 

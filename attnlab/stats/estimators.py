@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from attnlab._util.run_state import RunState
 from attnlab.stats import paired
 from attnlab.stats.cell_summary import CellSummary
-from attnlab.stats.lr_curve import LearningRateCurve, collect_runs, describe_problem, fit_curves, hyperparameter_name
+from attnlab.stats.lr_curve import collect_runs, describe_problem, fit_curves, hyperparameter_name
 from attnlab.stats.paired import Difference
 from attnlab.stats.records import LOST_STATES, OUTCOMELESS_STATES
 from attnlab.stats.sequential import Looks
@@ -197,18 +197,10 @@ class FittedOptimum(Estimator):
     )
 
     def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
-        """Replace the values of each cell by the contributions of its seeds to the metric at the optimum of its curve.
-
-        Cells that are tested alike and trained on the same batches have curves of one shape.
-        """
-        alike: dict[tuple[Any, ...], list[CellSummary]] = {}
-        for cell in cells:
-            alike.setdefault((cell.test, *sorted(cell.batches.items())), []).append(cell)
-        curves: dict[str, LearningRateCurve] = {}
+        """Replace the values of each cell by the contributions of its seeds to the metric at the optimum of its curve."""
         options = {"path": self.sweep, "metric": self.metric, "direction": self.direction}
-        for group in alike.values():
-            swept = {cell.name: collect_runs(runs[cell.name], **options) for cell in group}
-            curves |= fit_curves(swept, direction=self.direction)
+        swept = {cell.name: collect_runs(runs[cell.name], **options) for cell in cells}
+        curves = fit_curves(swept, direction=self.direction)
         of_cells = [(cell, curves.get(cell.name)) for cell in cells]
         fitted = [replace(cell, curve=curve, values=curve.values if curve else {}) for cell, curve in of_cells]
         return super().evaluate(fitted, runs, looks)

@@ -2,13 +2,20 @@
 
 A verdict at one learning rate depends on the luck with which that rate was chosen for each cell. In a study with ``sweep``,
 every cell is trained at the same learning rates with the same seeds, and cells are compared at the optima of their curves.
-The curves of all cells have one shape in log10 of the rate (`attnlab.stats.shared_curve`); each seed contributes one value to
-a cell's optimum, so that the optima are compared by the same paired tests as other values. The fit uses the metric on the
-test split, which each run reads once; the best rate tried, around which it is centered, is chosen on the validation split.
 
-A cell has no fitted optimum, and therefore no verdict, if its best rate is the smallest or largest tried, or if the curve
-does not fit. A rate at which a run of the cell diverged is worse than any other: it bounds the optimum and is not fitted.
-A cell with the same metric at every rate, such as a control at chance level, is compared by that metric without a fit.
+The curve of a cell is the polynomial in log10 of the rate that passes through its means over seeds at the `WINDOW` rates
+around its best one. The cell's optimum is the lowest point of the polynomial. Nothing is assumed about the shape, which
+differs between cells: those with a sharper or a more lopsided curve would otherwise seem better or worse than they are.
+A polynomial that only comes close to the means has less variance, but errs by an amount that depends on the shape and on the
+place of the optimum between the rates, and this error does not shrink with more seeds (``reports/validity``). A seed
+contributes the value of its polynomial, through its losses, at the cell's optimum; the mean of these values is the lowest
+point. Optima are therefore compared by the same paired tests as other values. The fit uses the metric on the test split,
+which each run reads once; the best rate tried, around which it is centered, is chosen on the validation split.
+
+A cell has no fitted optimum, and therefore no verdict, if its best rate is the smallest or largest tried, or if fewer than
+`MIN_FITTED` rates completed: three cannot show that a curve is lopsided. A rate at which a run of the cell diverged is worse
+than any other: it bounds the optimum and is not fitted. A cell with the same metric at every rate, such as a control at
+chance level, is compared by that metric without a fit.
 
 The *learning-rate sensitivity* of a cell is the mean over the swept range, uniform in log10 of the rate, of its loss minus
 the loss at its optimum, after Wortsman et al. (2023). They cap losses at that of the untrained model. Here the loss of a
@@ -31,13 +38,14 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.run_state import RunState
 from attnlab.stats import paired
 from attnlab.stats.records import finite, is_infinite
-from attnlab.stats.shared_curve import CellLosses, FittedOptimum, SharedCurve, fit_shared_curve
-from attnlab.stats.sweep import PHASE, best_value, mean_scores
+from attnlab.stats.sweep import MIN_FITTED, PHASE, best_value, mean_scores
 
 if TYPE_CHECKING:
     import numpy
 
-WINDOW = 5  # rates that a cell's curve is fitted to, around its best; curves are polynomials only near their minimum
+WINDOW = 5  # rates that a curve is fitted to: polynomials through more rates oscillate between them
+
+NEGLIGIBLE = 1e-6  # relative size of a coefficient, and imaginary part of a root, that are nearly zero
 
 SeedValues = Mapping[int, float]
 
@@ -50,7 +58,6 @@ class CurveProblem(StrEnum):
     TOO_FEW_VALUES = "too few values completed"
     INCOMPLETE_SEEDS = "no seed completed at all values"
     NO_MINIMUM = "the curve has no minimum among the values that completed"
-    MISFIT = "the curve does not fit"
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,6 @@ class LearningRateCurve:
         optimum: log10 of the optimal rate, with its interval over seeds; None if all rates are equally good.
         values: Seed -> its contribution to the metric at the optimum, whose mean is the fitted metric at the optimum.
         shape: Coefficients of the second and higher powers of log10(rate) - log10(optimum), in the metric's unit.
-        fit_p: P-value of the test for lack of fit; None if it cannot be tested.
-        shared_with: Number of cells whose curves have this shape, this one included.
         sensitivity: Learning-rate sensitivity, with its interval over seeds.
         sensitivity_is_bound: Runs diverged, so that `sensitivity` is a lower bound.
     """
@@ -103,8 +108,6 @@ class LearningRateCurve:
     optimum: paired.Interval | None = None
     values: SeedValues = field(default_factory=dict)
     shape: tuple[float, ...] = ()
-    fit_p: float | None = None
-    shared_with: int = 0
     sensitivity: paired.Interval | None = None
     sensitivity_is_bound: bool = False
 
@@ -112,6 +115,11 @@ class LearningRateCurve:
     def is_flat(self) -> bool:
         """True for a cell that has the same metric at every rate, in each seed."""
         return bool(self.values) and self.optimum is None
+
+    @property
+    def best_values(self) -> SeedValues:
+        """Seed -> metric at the best rate tried."""
+        return self.runs.values.get(self.best, {}) if self.best is not None else {}
 
     def at(self, rate: float) -> float:
         """Return the fitted metric at a rate."""
@@ -147,9 +155,7 @@ def collect_runs(records: Sequence[Mapping[str, Any]], *, path: str, metric: str
 
 
 def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, LearningRateCurve]:
-    """Fit curves of one shape to several cells.
-
-    A cell whose values the common shape misses is left out of the fit, the worst first, until the curve fits the others.
+    """Fit a curve to each of several cells.
 
     Args:
         cells: Cell -> its runs. Cells without a completed run have no curve.
@@ -157,25 +163,13 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
     """
     sign = 1.0 if direction == "min" else -1.0
     curves = {name: _without_fit(runs, direction) for name, runs in cells.items() if runs.tried}
-    names = [name for name, curve in curves.items() if curve.problem is None and not curve.is_flat]
-    while names:
-        losses = [_losses(curves[name], sign) for name in names]
-        many = max(len(cell.positions) for cell in losses) > 2
-        fit = fit_shared_curve(losses) if many else None
-        if fit is None:
-            problem = CurveProblem.NO_MINIMUM if many else CurveProblem.TOO_FEW_VALUES
-            curves |= {name: replace(curves[name], problem=problem) for name in names}
-            break
-        if fit.p is None or fit.p >= paired.LEVEL:
-            fitted = zip(names, losses, fit.optima, strict=True)
-            curves |= {name: _with_fit(curves[name], cell, optimum, fit, sign) for name, cell, optimum in fitted}
-            break
-        misfits = [optimum.misfit for optimum in fit.optima]
-        worst = names[misfits.index(max(misfits))]
-        for name in [worst] if len(names) > 2 else list(names):
-            curves[name] = replace(curves[name], problem=CurveProblem.MISFIT, fit_p=fit.p)
-            names.remove(name)
-    return _with_sensitivities(curves, sign)
+    fitted = {name: curve if curve.problem or curve.is_flat else _fit(curve, sign) for name, curve in curves.items()}
+    return _with_sensitivities(fitted, sign)
+
+
+def difference_at_best(cell: LearningRateCurve, baseline: LearningRateCurve) -> paired.Difference | None:
+    """Compare two cells at their best rates tried; None if the two share no seed there."""
+    return paired.difference(cell.best_values, baseline.best_values)
 
 
 def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
@@ -190,6 +184,8 @@ def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
         return replace(curve, values=flat)
     if best.edge:
         return replace(curve, problem=CurveProblem.SMALLEST_TRIED if best.is_smallest else CurveProblem.LARGEST_TRIED)
+    if len(curve.fitted) < MIN_FITTED:
+        return replace(curve, problem=CurveProblem.TOO_FEW_VALUES)
     if not _common_seeds(runs.values, curve.fitted):
         return replace(curve, problem=CurveProblem.INCOMPLETE_SEEDS)
     return curve
@@ -210,26 +206,48 @@ def _common_seeds(values: Mapping[float, SeedValues], rates: Sequence[float]) ->
     return sorted(set.intersection(*(set(values[rate]) for rate in rates)))
 
 
-def _losses(curve: LearningRateCurve, sign: float) -> CellLosses:
-    import numpy
+def _fit(curve: LearningRateCurve, sign: float) -> LearningRateCurve:
+    """Fit the polynomial through a cell's means, and read off its lowest point inside the fitted rates."""
+    from numpy import array, log10
+    from numpy.polynomial import polynomial
 
     seeds = _common_seeds(curve.runs.values, curve.fitted)
-    table = [[sign * curve.runs.values[rate][seed] for seed in seeds] for rate in curve.fitted]
-    return CellLosses(numpy.log10(curve.fitted), numpy.array(table), tuple(seeds))
-
-
-def _with_fit(
-    curve: LearningRateCurve, cell: CellLosses, optimum: FittedOptimum, fit: SharedCurve, sign: float
-) -> LearningRateCurve:
-    curve = replace(curve, fit_p=fit.p, shared_with=len(fit.optima))
-    if not optimum.inside:
+    losses = sign * array([[curve.runs.values[rate][seed] for seed in seeds] for rate in curve.fitted])
+    means, offset = losses.mean(axis=1), losses.min()
+    positions = log10(curve.fitted)
+    middle, scale = (positions[0] + positions[-1]) / 2, (positions[-1] - positions[0]) / 2
+    unit = (positions - middle) / scale
+    of_seeds = polynomial.polyfit(unit, losses - offset, len(unit) - 1)  # coefficients x seeds
+    of_means = of_seeds.mean(axis=1)
+    lowest = _lowest_inside(of_means)
+    ends = (means - offset)[[0, -1]].min()
+    if lowest is None or polynomial.polyval(lowest, of_means) >= ends - paired.noise(offset):
         return replace(curve, problem=CurveProblem.NO_MINIMUM)
+    slopes = polynomial.polyval(lowest, polynomial.polyder(of_seeds))
+    shifts = -slopes / polynomial.polyval(lowest, polynomial.polyder(of_means, 2))  # of the optimum, to first order
+    values = sign * (offset + polynomial.polyval(lowest, of_seeds))
+    shape = polynomial.polyfit(unit - lowest, means - offset, len(unit) - 1)[2:]
     return replace(
         curve,
-        optimum=paired.interval(optimum.seed_positions),
-        values={seed: sign * loss for seed, loss in zip(cell.seeds, optimum.seed_losses, strict=True)},
-        shape=tuple(sign * coefficient for coefficient in fit.shape),
+        optimum=paired.interval([float(middle + scale * (lowest + shift)) for shift in shifts]),
+        values=dict(zip(seeds, values.tolist(), strict=True)),
+        shape=tuple(float(sign * coefficient / scale**power) for power, coefficient in enumerate(shape, start=2)),
     )
+
+
+def _lowest_inside(coefficients: numpy.ndarray) -> float | None:
+    """Return the position of the lowest minimum of a polynomial between -1 and 1; None if it has none."""
+    from numpy import abs as absolute
+    from numpy.polynomial import polynomial
+
+    slope, bend = polynomial.polyder(coefficients), polynomial.polyder(coefficients, 2)
+    # A leading coefficient of nearly zero has a root far away, next to which the others lose their digits.
+    roots = polynomial.polyroots(polynomial.polytrim(slope, NEGLIGIBLE * absolute(slope).max()))
+    minima = [x.real for x in roots if abs(x.imag) < NEGLIGIBLE and polynomial.polyval(x.real, bend) > 0]
+    for _ in range(2):  # Newton's method, because the trimmed polynomial has slightly different roots
+        minima = [x - polynomial.polyval(x, slope) / polynomial.polyval(x, bend) for x in minima]
+    inside = [float(x) for x in minima if -1 < x < 1]
+    return min(inside, key=lambda x: polynomial.polyval(x, coefficients), default=None)
 
 
 def _with_sensitivities(curves: Mapping[str, LearningRateCurve], sign: float) -> dict[str, LearningRateCurve]:
@@ -286,12 +304,10 @@ def describe_problem(curve: LearningRateCurve, path: str) -> str:
         case CurveProblem.TOO_FEW_VALUES if curve.runs.diverged:
             return f"runs diverged at {len(curve.runs.diverged)} of its {len(curve.runs.tried)} {name}s"
         case CurveProblem.TOO_FEW_VALUES:
-            return f"too few of its {name}s completed to fit a curve"
+            return f"a curve needs {MIN_FITTED} {name}s, and {len(curve.runs.usable)} completed"
         case CurveProblem.INCOMPLETE_SEEDS:
             return f"no seed has completed at each {name}"
         case CurveProblem.NO_MINIMUM:
             return f"its fitted curve has no minimum between the {name}s that completed"
-        case CurveProblem.MISFIT:
-            return "the fitted curve misses its values by more than the seeds scatter"
         case None:
             return ""

@@ -17,6 +17,7 @@ from attnlab.stats.records import finite
 
 RunRecord = Mapping[str, Any]
 PHASE = "sweep"  # of the runs of a sweep
+MIN_FITTED = 4  # values without a diverged run that a curve needs; the parabola through three cannot be lopsided
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class BestValue:
         value: The best value; of several equally good ones, one that is neither the smallest nor the largest if there is one.
         score: Mean of the metric at the best value; infinite if all runs diverged.
         is_smallest, is_largest: The best value is the smallest or largest tried. If all runs diverged, it is the smallest.
+        usable: Number of values at which no run diverged.
     """
 
     cell: str
@@ -35,6 +37,7 @@ class BestValue:
     score: float
     is_smallest: bool
     is_largest: bool
+    usable: int
 
     @property
     def edge(self) -> str:
@@ -81,7 +84,8 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
     tied = sorted(value for value, mean in means.items() if mean == score or abs(mean - score) <= noise(score, mean) < math.inf)
     inner = [value for value in tied if smallest < value < largest] if math.isfinite(score) else []
     value = inner[0] if inner else tied[0]
-    return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest)
+    usable = sum(map(math.isfinite, means.values()))
+    return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest, usable)
 
 
 def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:

@@ -1,4 +1,6 @@
-"""Extension of a sweep: values beyond its grid, for all cells, until the best value of every cell lies inside.
+"""Extension of a sweep: values beyond its grid, for all cells, until a curve can be fitted to every cell.
+
+The best value of each cell should lie inside, and `MIN_FITTED` values should have completed.
 
 The values follow from the grid and from finished runs alone. Therefore rerunning the command resumes, and several parents on
 one storage make the same plan.
@@ -12,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import text
-from attnlab.stats.sweep import best_values
+from attnlab.stats.sweep import MIN_FITTED, best_values
 from attnlab.study.execution.resume import has_result
 from attnlab.tracking.attempts import state_of
 from attnlab.tracking.client import search_runs
@@ -34,7 +36,8 @@ def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
     """Return the plan with its sweep extended as far as finished runs require; a plan without a sweep is returned as it is.
 
     Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
-    that side, and so on, up to ``sweep.extensions`` on each side. Values at which an earlier call trained runs of this plan
+    that side, and so on, up to ``sweep.extensions`` on each side. Where it lies inside, but fewer than `MIN_FITTED` values of a
+    cell completed, one is added below, where runs seldom diverge. Values at which an earlier call trained runs of this plan
     stay, also those of cells that ``only`` leaves out: further seeds then have the same grid.
 
     Args:
@@ -91,6 +94,7 @@ def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Ex
             )
         ]
         low, high = any(cell.is_smallest for cell in best), any(cell.is_largest for cell in best)
+        low = low or (not high and any(cell.usable < MIN_FITTED for cell in best))
         wider = min(limit, extensions[0] + low), min(limit, extensions[1] + high)
         if wider == extensions:
             return extensions
@@ -120,5 +124,5 @@ def log_extension(before: Plan, after: Plan) -> None:
     sweep = after.study.sweep
     if sweep is not None:
         added = ", ".join(text(value) for value in after.sweep_values if value not in before.sweep_values)
-        reason = "the best value of a cell is the smallest or largest tried"
+        reason = f"the best value of a cell is the smallest or largest tried, or fewer than {MIN_FITTED} values completed"
         logger.info("sweep: %s %s added, %d more runs: %s", sweep.path, added, after.total - before.total, reason)

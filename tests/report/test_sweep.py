@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
-from attnlab.report.sweep import _describe_shape
 from attnlab.report.table import Table
 from attnlab.stats.compare import runs_at_best, summarize_cells
 from attnlab.stats.sweep import swept_path
@@ -45,16 +43,19 @@ def section(page: Page, title: str = "Learning rate") -> PageSection:
 
 
 def test_the_section_has_a_plot_and_a_row_for_each_cell():
-    page = swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, rates=WIDE))
+    page = swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, rates=WIDE, noise=0.003))
     part = section(page)
     assert [figure.file for figure in part.plots] == ["sweep.svg"]
     assert part.table is not None
     headings = [column.heading for column in part.table.columns]
-    assert headings == ["cell", "best train.lr tried", "optimal train.lr", "bits_per_byte at the optimum", "sensitivity"]
+    assert headings[:4] == ["cell", "best train.lr tried", "optimal train.lr", "bits_per_byte at the optimum"]
+    assert headings[4:] == ["difference", "at the best tried", "sensitivity"]
     rows = rows_of(part.table)
     assert float(rows["dense"][2].split()[0]) == pytest.approx(3e-3, rel=0.05)
     assert float(rows["no_wo"][2].split()[0]) == pytest.approx(4e-3, rel=0.05)
-    assert "parabola with one curvature for 2 cells" in part.paragraphs[0]
+    cell = {cell.name: cell for cell in page.cells}["no_wo"]
+    assert cell.difference is not None and rows["no_wo"][4] == cell.difference.format() and not rows["dense"][4]
+    assert rows["no_wo"][5].startswith("+0.1") and not rows["dense"][5]
     assert not part.warnings
 
 
@@ -95,9 +96,9 @@ def test_diverged_runs_are_crosses_and_have_a_column():
     part = section(swept_page(kept))
     assert part.plots[0].svg.count(">×<") == 1
     rows = rows_of(part.table)
-    assert part.table is not None and part.table.columns[5].heading == "diverged at"
-    assert "(5 runs)" in rows["no_wo"][5] and not rows["dense"][5]
-    assert rows["no_wo"][4].startswith("at least")
+    assert part.table is not None and part.table.columns[-1].heading == "diverged at"
+    assert "(5 runs)" in rows["no_wo"][-1] and not rows["dense"][-1]
+    assert rows["no_wo"][-2].startswith("at least")
     assert any("lower bound" in note for note in part.notes)
 
 
@@ -143,13 +144,3 @@ def test_a_cell_with_one_score_at_every_rate_has_no_optimum_but_a_verdict():
     assert rows_of(part.table)["none"][2] == "any" and not part.warnings
     assert any(note.startswith("Any:") for note in part.notes)
     assert any(text.startswith("worse") for text in rows_of(page.table)["none"])
-
-
-def test_each_curve_of_its_own_is_counted():
-    curves = [SimpleNamespace(shape=(1.0, 2.0), shared_with=1, fit_p=None, optimum=1.0)] * 2
-    curves += [SimpleNamespace(shape=(1.0,), shared_with=2, fit_p=0.5, optimum=1.0)] * 2
-    assert _describe_shape(curves) == (  # type: ignore[arg-type]
-        "The curve is a parabola with one curvature for 2 cells (lack of fit: p = 0.500); "
-        "a polynomial of degree 3 for each of 2 cells (its fit cannot be tested), "
-        "over at most 5 values around the best of each cell."
-    )

@@ -1,5 +1,6 @@
 """Curves over a swept learning rate: optima, verdicts at the optima, and cells without one."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from scipy import stats
 
 from attnlab.report.sweep import sweep_warnings
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.lr_curve import CurveProblem, LearningRateCurve
+from attnlab.stats.lr_curve import CurveProblem, LearningRateCurve, difference_at_best
 from attnlab.stats.verdict import Reason, VerdictKind
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
 
@@ -42,35 +43,70 @@ def test_optima_of_noiseless_curves_are_exact(rates):
         assert curve.at(rate * 10) == pytest.approx(loss + 0.5, abs=1e-6)
 
 
-def test_three_rates_give_the_parabolas_with_one_curvature_of_ordinary_least_squares():
-    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1), "einsum": (2e-3, 2.0)}, noise=0.02)
+@pytest.mark.parametrize("rates", [RATES, WIDE])
+def test_a_curve_passes_through_the_means_and_a_seed_contributes_its_polynomial_at_the_optimum(rates):
+    """Lagrange's formula gives the polynomials; no fixed point of a dense grid is below the optimum."""
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, rates=rates, noise=0.02, lopsidedness=1.0)
     cells = summarize(records)
-    x = numpy.log10([r[PATH] for r in records])
-    names = list(cells)
-    owners = numpy.array([names.index(r["cell"]) for r in records])
-    dummies = (owners[:, None] == numpy.arange(3)).astype(float)
-    design = numpy.hstack([dummies, dummies * x[:, None], (x**2)[:, None]])
-    *parameters, curvature = numpy.linalg.lstsq(design, [r["bits_per_byte"] for r in records], rcond=None)[0]
-    for i, name in enumerate(names):
-        level, slope = parameters[i], parameters[3 + i]
-        assert cells[name].value.mean == pytest.approx(level - slope**2 / (4 * curvature), abs=1e-9)
-        assert curve_of(cells[name]).optimum.mean == pytest.approx(-slope / (2 * curvature), abs=1e-9)
-        assert curve_of(cells[name]).shape == pytest.approx((curvature,), abs=1e-8)
+    x = numpy.log10(rates)
+    for name, cell in cells.items():
+        table = numpy.array([[r["bits_per_byte"] for r in records if (r["cell"], r[PATH]) == (name, rate)] for rate in rates])
+        curve = curve_of(cell)
+        assert [curve.at(rate) for rate in rates] == pytest.approx(table.mean(axis=1), abs=1e-9)
+        assert [*cell.values.values()] == pytest.approx(lagrange(x, curve.optimum.mean) @ table, abs=1e-9)
+        lowest = min(float(lagrange(x, at) @ table.mean(axis=1)) for at in numpy.linspace(x[0], x[-1], 2001))
+        assert lowest - 1e-5 < cell.value.mean <= lowest
 
 
-def test_each_seed_contributes_its_own_parabola_at_the_common_optimum():
-    """To first order an optimum moves with a seed's losses as that seed's parabola does at the optimum's position."""
-    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, noise=0.02)
+def lagrange(x, at):
+    """Return the weights of the values at `x` in the interpolating polynomial at a position."""
+    factors = [[(at - other) / (own - other) for other in x if other != own] for own in x]
+    return numpy.prod(factors, axis=1)
+
+
+@pytest.mark.parametrize("rates", [RATES, WIDE])
+def test_parabolas_without_noise_have_exact_optima(rates):
+    """Their higher coefficients are rounding errors."""
+    losses = {rate: 0.5 * math.log10(rate / 2e-3) ** 2 for rate in rates}
+    records = [sweep_record("dense", rate, seed, 2 + seed / 100 + loss) for rate, loss in losses.items() for seed in (0, 1)]
+    cell = summarize(records)["dense"]
+    assert cell.value.mean == pytest.approx(2.005, abs=1e-12)
+    assert 10**cell.curve.optimum.mean == pytest.approx(2e-3, rel=1e-9)
+
+
+def test_four_rates_by_hand():
+    """The cubic through 4, 1, 1, 7 at -2, -1, 0, 1."""
+    rates, losses = (0.01, 0.1, 1.0, 10.0), (4.0, 1.0, 1.0, 7.0)
+    records = [
+        sweep_record("dense", rate, seed, loss + seed) for rate, loss in zip(rates, losses, strict=True) for seed in (0, 1)
+    ]
+    curve = curve_of(summarize(records)["dense"])
+    # f(-1) = f(0) = 1, so f = 1 + x (x + 1) (a x + b) with f(1) = 1 + 2 (a + b) = 7 and f(-2) = 1 + 2 (b - 2 a) = 4.
+    a, b = 0.5, 2.5
+    at = (-(a + b) + math.sqrt((a + b) ** 2 - 3 * a * b)) / (3 * a)  # a root of 3 a x^2 + 2 (a + b) x + b
+    assert curve.optimum.mean == pytest.approx(at)
+    assert curve.values == pytest.approx({0: 1 + at * (at + 1) * (a * at + b), 1: 2 + at * (at + 1) * (a * at + b)})
+    assert curve.shape == pytest.approx((3 * a * at + a + b, a))
+    assert curve.optimum.sd == pytest.approx(0), "both seeds have their optimum there"
+
+
+def test_three_rates_have_no_curve():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}, rates=RATES[1:])
     cells = summarize(records)
-    x = numpy.log10(RATES)
-    design = numpy.vstack([numpy.kron(numpy.eye(2), numpy.stack([numpy.ones(3), x], axis=1)).T, numpy.tile(x**2, 2)]).T
-    for seed in range(5):
-        losses = [r["bits_per_byte"] for name in cells for r in records if (r["cell"], r["seed"]) == (name, seed)]
-        *lines, curvature = numpy.linalg.lstsq(design, losses, rcond=None)[0]
-        for i, name in enumerate(cells):
-            at = curve_of(cells[name]).optimum.mean
-            expected = lines[2 * i] + lines[2 * i + 1] * at + curvature * at**2
-            assert cells[name].values[seed] == pytest.approx(expected, abs=1e-8)
+    assert {curve_of(cell).problem for cell in cells.values()} == {CurveProblem.TOO_FEW_VALUES}
+    assert verdict_of(cells["no_wo"])[0] is VerdictKind.NO_COMPARISON
+
+
+def test_the_difference_at_the_best_rates_tried_is_named_where_the_two_part():
+    """The optima lie on a rate and between two; without noise, the best of a grid is worse there by 0.5 x 0.25^2."""
+    cells = summarize(sweep_records({"dense": (10**-2.5, 2.0), "no_wo": (10**-2.26, 2.0)}, rates=WIDE, noise=1e-4))
+    tried = difference_at_best(curve_of(cells["no_wo"]), curve_of(cells["dense"]))
+    assert tried is not None and tried.interval.mean == pytest.approx(0.5 * 0.24**2, abs=1e-3)
+    assert abs(cells["no_wo"].difference.interval.mean) < 1e-3
+    (warning,) = sweep_warnings([*cells.values()], PATH)
+    assert warning.startswith("no_wo") and "best values" in warning
+    near = summarize(sweep_records({"dense": (10**-2.5, 2.0), "no_wo": (10**-2.49, 2.1)}, rates=WIDE, noise=0.01))
+    assert not sweep_warnings([*near.values()], PATH)
 
 
 def test_differences_are_those_of_the_optima_and_paired_by_seed():
@@ -98,7 +134,7 @@ def test_a_metric_to_maximize_has_curves_that_open_downwards():
     ("optimum", "problem", "words"),
     [
         (0.03, CurveProblem.LARGEST_TRIED, "0.01, is the largest tried"),
-        (1e-4, CurveProblem.SMALLEST_TRIED, "0.001, is the smallest"),
+        (1e-4, CurveProblem.SMALLEST_TRIED, "0.0003, is the smallest"),
     ],
 )
 def test_a_cell_whose_best_rate_is_at_the_edge_has_no_verdict(optimum, problem, words):
@@ -153,7 +189,7 @@ def test_a_cell_that_diverges_at_most_rates_is_said_to_diverge():
     cells = summarize(records)
     assert curve_of(cells["no_wo"]).problem is CurveProblem.TOO_FEW_VALUES
     (warning,) = sweep_warnings([*cells.values()], PATH)
-    assert "diverged at 2 of its 3" in warning and "closer to its best" not in warning
+    assert "diverged at 3 of its 4" in warning and "closer to its best" not in warning
 
 
 def test_a_failed_run_loses_its_seed():
@@ -169,35 +205,18 @@ def test_a_lopsided_curve_is_fitted_by_a_higher_degree():
     rates = WIDE
     cells = summarize(sweep_records({"dense": (2.5e-3, 2.0), "no_wo": (4e-3, 2.0)}, rates=rates, lopsidedness=1.0, noise=0.003))
     curve = curve_of(cells["no_wo"])
-    assert len(curve.shape) > 1 and curve.fit_p is not None and curve.fit_p > 0.05
+    assert len(curve.shape) == 3 and curve.shape[1] > 0
     assert cells["no_wo"].difference.interval.low < 0 < cells["no_wo"].difference.interval.high
 
 
-def test_a_cell_of_another_shape_has_no_verdict_and_does_not_spoil_the_others():
-    records = sweep_records({"dense": (3e-3, 2.0), "einsum": (4e-3, 2.1)}, noise=0.005)
-    records += sweep_records({"basic": (3e-3, 3.0)}, curvature=2.0, noise=0.005, random_seed=1)
-    cells = summarize(records)
-    assert curve_of(cells["basic"]).problem is CurveProblem.MISFIT
-    assert verdict_of(cells["basic"]) == (VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM)
-    assert verdict_of(cells["einsum"])[0] is VerdictKind.WORSE
-    assert curve_of(cells["einsum"]).shape[0] == pytest.approx(0.5, abs=0.05)
-
-
-def test_two_curves_of_different_shapes_have_no_verdict():
+def test_cells_of_different_shapes_are_compared():
     records = sweep_records({"dense": (3e-3, 2.0)}, noise=0.005)
-    records += sweep_records({"basic": (3e-3, 3.0)}, curvature=2.0, noise=0.005, random_seed=1)
-    cells = summarize(records)
-    assert {curve_of(cell).problem for cell in cells.values()} == {CurveProblem.MISFIT}
-
-
-def test_cells_with_other_tests_have_curves_of_their_own():
-    records = sweep_records({"dense": (3e-3, 2.0)}, noise=0.005)
-    records += sweep_records({"basic": (3e-3, 3.0)}, curvature=2.0, noise=0.005, random_seed=1)
-    for record in records:
-        record["test"] = '{"task": "a"}' if record["cell"] == "dense" else '{"task": "b"}'
+    records += sweep_records({"basic": (3e-3, 2.1)}, curvature=2.0, noise=0.005)
     cells = summarize(records)
     assert curve_of(cells["basic"]).shape[0] == pytest.approx(2.0, abs=0.1)
     assert curve_of(cells["dense"]).shape[0] == pytest.approx(0.5, abs=0.1)
+    assert verdict_of(cells["basic"])[0] is VerdictKind.WORSE
+    assert cells["basic"].difference.interval.mean == pytest.approx(0.1, abs=0.01)
 
 
 def test_identical_cells_are_identical_at_their_optima():
@@ -208,10 +227,10 @@ def test_identical_cells_are_identical_at_their_optima():
 
 
 def test_sensitivity_is_the_mean_excess_loss_over_the_rates():
-    """Between rates the loss is interpolated linearly: half of the loss one decade away, for three rates two decades apart."""
-    rates = (1e-4, 1e-3, 1e-2)
+    """Between rates the loss is interpolated linearly: here between 2, 0.5, 0 and 0.5 above the optimum, one decade apart."""
+    rates = (1e-5, 1e-4, 1e-3, 1e-2)
     cells = summarize(sweep_records({"dense": (1e-3, 2.0), "no_wo": (1e-3, 2.1)}, rates=rates, noise=1e-9, curvature=0.5))
-    assert curve_of(cells["no_wo"]).sensitivity.mean == pytest.approx(0.25, abs=1e-6)
+    assert curve_of(cells["no_wo"]).sensitivity.mean == pytest.approx((0.25 + 0.25 + 1.25) / 3, abs=1e-6)
 
 
 def test_one_seed_has_an_optimum_without_an_interval():
@@ -220,28 +239,28 @@ def test_one_seed_has_an_optimum_without_an_interval():
     assert verdict_of(cell) == (VerdictKind.INCONCLUSIVE, Reason.ONE_SEED)
 
 
-def test_a_curve_that_is_flat_but_for_noise_has_no_optimum():
-    records = [
-        sweep_record(v, rate, seed, 2.1 if (rate, seed) == (RATES[1], 0) else 2.0, valid_bits_per_byte=2.0)
-        for v in ("dense", "no_wo")
-        for rate in RATES
-        for seed in range(3)
-    ]
-    assert {curve_of(cell).problem for cell in summarize(records).values()} == {CurveProblem.NO_MINIMUM}
+def test_a_curve_that_falls_to_its_edge_on_the_test_split_has_no_minimum():
+    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (0.1, 2.1)})
+    for record in records:
+        record["valid_bits_per_byte"] = 2.0 + (record[PATH] != RATES[2])
+    assert curve_of(summarize(records)["no_wo"]).problem is CurveProblem.NO_MINIMUM
 
 
-@pytest.mark.parametrize(("rates", "apart", "lopsidedness"), [(RATES, 0.0, 0.0), (WIDE, 0.2, 0.0), (WIDE, 0.2, 1.0)])
-def test_equal_optima_seldom_differ(rates, apart, lopsidedness):
+@pytest.mark.parametrize(("rates", "apart", "lopsidedness"), [(RATES, 0.0, 0.0), (WIDE, 0.3, 1.0)])
+def test_equal_optima_of_unequal_curvature_seldom_differ(rates, apart, lopsidedness):
     """5 % of the studies are expected to; more than 10 % of 200 is improbable at that rate (p = 0.001)."""
     wrong = judged = 0
     for study in range(200):
-        middle = 3e-3 * 10 ** (-0.1 + 0.2 * (study % 5) / 4)
-        optima = {"dense": (middle * 10 ** (-apart / 2), 2.0), "no_wo": (middle * 10 ** (apart / 2), 2.0)}
-        records = sweep_records(optima, rates=rates, lopsidedness=lopsidedness, noise=0.02, random_seed=study)
+        middle = 2.5e-3 * 10 ** (-0.1 + 0.2 * (study % 5) / 4)
+        noisy = {"rates": rates, "lopsidedness": lopsidedness, "noise": 0.02}
+        records = sweep_records({"dense": (middle * 10 ** (-apart / 2), 2.0)}, **noisy, random_seed=2 * study)
+        records += sweep_records(
+            {"no_wo": (middle * 10 ** (apart / 2), 2.0)}, **noisy, curvature=1.0, random_seed=2 * study + 1
+        )
         cell = summarize(records)["no_wo"]
         judged += cell.difference is not None
         wrong += verdict_of(cell)[0] in (VerdictKind.BETTER, VerdictKind.WORSE)
-    assert judged > 120
+    assert judged > 150
     assert wrong <= 0.1 * judged
 
 

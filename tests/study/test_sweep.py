@@ -20,7 +20,7 @@ from attnlab.tracking.runs import load_runs
 from attnlab.trained import attention_maps
 from tests.study.test_study import QUIET, study, trained
 
-LOW, MIDDLE, HIGH = 1e-3, 3e-3, 1e-2
+LOWEST, LOW, MIDDLE, HIGH = 3e-4, 1e-3, 3e-3, 1e-2
 Grid = dict[str, set[tuple[float, int]]]  # cell -> (learning rate, seed) of its runs
 
 
@@ -86,7 +86,9 @@ def planned(*rates: float, only: dict[str, Any] | None = None, variants: str = "
 @pytest.mark.parametrize(
     ("variants", "rates", "extensions"),
     [
-        ("dense no_wo", (LOW, MIDDLE, 0.1), (0, 0)),
+        ("dense no_wo", (LOW, MIDDLE, 0.1), (1, 0)),  # three values cannot show a lopsided curve
+        ("dense no_wo", (LOW, MIDDLE, 0.02, 0.1), (0, 0)),
+        ("dense", (MIDDLE, 0.02, 0.1, 1), (1, 0)),  # runs at 1 diverge, which leaves three
         ("dense no_wo", (LOW, MIDDLE, HIGH), (0, 1)),
         ("dense wide", (LOW, MIDDLE, HIGH), (3, 1)),  # wide is best below the smallest value
         ("dense", (1e-5, 1e-4, LOW), (0, 2)),
@@ -95,12 +97,12 @@ def planned(*rates: float, only: dict[str, Any] | None = None, variants: str = "
         ("dense", (1, 2, 4), (4, 0)),  # all runs diverge
     ],
 )
-def test_a_sweep_is_extended_until_every_best_value_lies_inside(
+def test_a_sweep_is_extended_until_every_best_value_lies_inside_and_a_curve_can_be_fitted(
     variants: str, rates: tuple[float, ...], extensions: tuple[int, int]
 ) -> None:
     complete, records = finished(planned(*rates, variants=variants, seeds=[0, 1]), [])
     assert complete.sweep_extensions == extensions
-    assert len(records) == len(complete.runs) == 2 * len(variants.split()) * (3 + sum(extensions)) == complete.total
+    assert len(records) == len(complete.runs) == 2 * len(variants.split()) * (len(rates) + sum(extensions)) == complete.total
 
 
 def test_an_interrupted_sweep_resumes_to_the_same_grid() -> None:
@@ -128,26 +130,26 @@ def test_a_sweep_is_not_extended_while_a_run_has_no_result() -> None:
 
 def test_further_seeds_keep_the_extensions() -> None:
     """With seed 1, the mean of dense lies inside the first grid, but no run of seed 0 is left out."""
-    before, records = finished(planned(LOW, MIDDLE, HIGH), [])
+    before, records = finished(planned(LOWEST, LOW, MIDDLE, HIGH), [])
     assert before.sweep_extensions == (0, 1)
-    more = planned(LOW, MIDDLE, HIGH, seeds=[0, 1])
+    more = planned(LOWEST, LOW, MIDDLE, HIGH, seeds=[0, 1])
     inside = [record_of(run, score=0.0 if run.params["train.lr"] == MIDDLE else 9.0) for run in more.runs if run.seed == 1]
-    assert extend_sweep(more, inside + records[:6]).sweep_extensions == (0, 0)
+    assert extend_sweep(more, inside + records[:8]).sweep_extensions == (0, 0)
     after, everything = finished(more, records + inside)
-    assert after.sweep_extensions == (0, 1) and len(everything) == len(after.runs) == 16
-    other = planned(LOW, MIDDLE, HIGH, seeds=[7])
+    assert after.sweep_extensions == (0, 1) and len(everything) == len(after.runs) == 20
+    other = planned(LOWEST, LOW, MIDDLE, HIGH, seeds=[7])
     assert extend_sweep(other, records) is other, "no run of these seeds is recorded"
 
 
 def test_a_part_of_a_study_has_the_grid_of_the_whole() -> None:
-    alone, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), [])
+    alone, records = finished(planned(LOWEST, LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), [])
     assert alone.sweep_extensions == (0, 0)
-    dense, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "dense"}), records)
-    assert dense.sweep_extensions == (0, 1) and len(records) == 7
-    again, records = finished(planned(LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), records)
-    assert again.sweep_extensions == (0, 1) and len(records) == 8
-    whole, again = finished(planned(LOW, MIDDLE, HIGH), records)
-    assert whole.sweep_extensions == (0, 1) and len(again) == 8
+    dense, records = finished(planned(LOWEST, LOW, MIDDLE, HIGH, only={"variant": "dense"}), records)
+    assert dense.sweep_extensions == (0, 1) and len(records) == 9
+    again, records = finished(planned(LOWEST, LOW, MIDDLE, HIGH, only={"variant": "no_wo"}), records)
+    assert again.sweep_extensions == (0, 1) and len(records) == 10
+    whole, again = finished(planned(LOWEST, LOW, MIDDLE, HIGH), records)
+    assert whole.sweep_extensions == (0, 1) and len(again) == 10
 
 
 def test_a_lower_limit_removes_extensions_from_the_plan() -> None:
@@ -220,12 +222,12 @@ def test_a_failed_run_is_trained_again_before_the_sweep_is_extended(root: Path) 
 
 
 def test_the_records_of_a_part_of_a_study_keep_the_other_cells(root: Path) -> None:
-    go(root, LOW, MIDDLE, HIGH, only={"variant": "no_wo"})
-    dense = go(root, LOW, MIDDLE, HIGH, only={"variant": "dense"})
-    assert [len(dense.rows), len(dense.others)] == [4, 3]
+    go(root, LOWEST, LOW, MIDDLE, HIGH, only={"variant": "no_wo"})
+    dense = go(root, LOWEST, LOW, MIDDLE, HIGH, only={"variant": "dense"})
+    assert [len(dense.rows), len(dense.others)] == [5, 4]
     assert recorded(root) == {
-        **crossed(LOW, MIDDLE, HIGH, 0.0316, cells=("dense",)),
-        **crossed(LOW, MIDDLE, HIGH, cells=("no_wo",)),
+        **crossed(LOWEST, LOW, MIDDLE, HIGH, 0.0322, cells=("dense",)),
+        **crossed(LOWEST, LOW, MIDDLE, HIGH, cells=("no_wo",)),
     }
 
 

@@ -44,13 +44,13 @@ def made_up_levels(
 
 
 def swept(runs: Sequence[dict[str, Any]], *, curvature: float = 0.4) -> list[dict[str, Any]]:
-    """Return each run at three learning rates, of which the middle one is best."""
+    """Return each run at four learning rates, of which the third is best."""
     return [
         run
         | {"run_id": f"{run['run_id']} {rate}", "phase": "sweep", "params": {"train.lr": rate}, "train.lr": rate}
         | {metric: run["bits_per_byte"] + curvature * distance**2 for metric in ("bits_per_byte", "valid_bits_per_byte")}
         for run in runs
-        for rate, distance in ((1e-3, -0.5), (10**-2.5, 0.0), (1e-2, 0.5))
+        for rate, distance in ((10**-3.5, -1.0), (1e-3, -0.5), (10**-2.5, 0.0), (1e-2, 0.5))
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.stats.compare import ComparisonSpec
 
 PATH = "train.lr"
-RATES = (1e-3, 3e-3, 1e-2)
+RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 SPEC = ComparisonSpec("swept", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, sweep=PATH)
 
 
