@@ -61,6 +61,8 @@ def _advice(curve: LearningRateCurve) -> str:
             return "; add larger values"
         case CurveProblem.TOO_FEW_VALUES if curve.runs.diverged:
             return "; add values at which no run diverges"
+        case CurveProblem.UNEVEN:
+            return "; add values in the widest gap"
         case CurveProblem.NO_MINIMUM | CurveProblem.TOO_FEW_VALUES:
             return "; add values closer to its best"
         case _:

@@ -13,7 +13,8 @@ point. Optima are therefore compared by the same paired tests as other values. T
 which each run reads once; the best rate tried, around which it is centered, is chosen on the validation split.
 
 A cell has no fitted optimum, and therefore no verdict, if its best rate is the smallest or largest tried, or if fewer than
-`MIN_FITTED` rates completed: three cannot show that a curve is lopsided. A rate at which a run of the cell diverged is worse
+`MIN_FITTED` rates completed: three cannot show that a curve is lopsided. Nor has it one if a gap between these rates is more
+than `MAX_GAP_RATIO` times as wide as another. A rate at which a run of the cell diverged is worse
 than any other: it bounds the optimum and is not fitted. A cell with the same metric at every rate, such as a control at
 chance level, is compared by that metric without a fit.
 
@@ -33,6 +34,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 WINDOW = 5  # rates that a curve is fitted to: polynomials through more rates oscillate between them
 
+MAX_GAP_RATIO = 4.0  # a polynomial through values close to each other swings far off in a wide gap next to them
 NEGLIGIBLE = 1e-6  # relative size of a coefficient, and imaginary part of a root, that are nearly zero
 
 SeedValues = Mapping[int, float]
@@ -56,6 +59,7 @@ class CurveProblem(StrEnum):
     SMALLEST_TRIED = "the best value is the smallest tried"
     LARGEST_TRIED = "the best value is the largest tried"
     TOO_FEW_VALUES = "too few values completed"
+    UNEVEN = "the values are too unevenly spaced"
     INCOMPLETE_SEEDS = "no seed completed at all values"
     NO_MINIMUM = "the curve has no minimum among the values that completed"
 
@@ -178,17 +182,32 @@ def _without_fit(runs: SweptRuns, direction: str) -> LearningRateCurve:
     if len(usable) < 2:
         return LearningRateCurve(runs, problem=CurveProblem.TOO_FEW_VALUES)
     best = best_value("", runs.scores, direction=direction)
-    start = min(max(bisect_left(usable, best.value) - WINDOW // 2, 0), max(len(usable) - WINDOW, 0))
-    curve = LearningRateCurve(runs, best.value, fitted=tuple(usable[start : start + WINDOW]))
+    curve = LearningRateCurve(runs, best.value, fitted=_window(usable, best.value))
     if flat := _flat_values(runs):
         return replace(curve, values=flat)
     if best.edge:
         return replace(curve, problem=CurveProblem.SMALLEST_TRIED if best.is_smallest else CurveProblem.LARGEST_TRIED)
     if len(curve.fitted) < MIN_FITTED:
         return replace(curve, problem=CurveProblem.TOO_FEW_VALUES)
+    if not _is_even(curve.fitted):
+        return replace(curve, problem=CurveProblem.UNEVEN)
     if not _common_seeds(runs.values, curve.fitted):
         return replace(curve, problem=CurveProblem.INCOMPLETE_SEEDS)
     return curve
+
+
+def _window(usable: Sequence[float], best: float) -> tuple[float, ...]:
+    """Return the rates that a curve is fitted to: without an outer one where the others alone are evenly spaced."""
+    start = min(max(bisect_left(usable, best) - WINDOW // 2, 0), max(len(usable) - WINDOW, 0))
+    rates = tuple(usable[start : start + WINDOW])
+    parts = [part for part in (rates, rates[1:], rates[:-1]) if len(part) >= MIN_FITTED and part[0] < best < part[-1]]
+    return next(filter(_is_even, parts), rates)
+
+
+def _is_even(rates: Sequence[float]) -> bool:
+    """Return True if no gap between neighbors, in logarithms, is more than `MAX_GAP_RATIO` times as wide as another."""
+    gaps = [math.log(high / low) for low, high in pairwise(rates)]
+    return max(gaps) <= MAX_GAP_RATIO * min(gaps)
 
 
 def _flat_values(runs: SweptRuns) -> SeedValues:
@@ -305,6 +324,8 @@ def describe_problem(curve: LearningRateCurve, path: str) -> str:
             return f"runs diverged at {len(curve.runs.diverged)} of its {len(curve.runs.tried)} {name}s"
         case CurveProblem.TOO_FEW_VALUES:
             return f"a curve needs {MIN_FITTED} {name}s, and {len(curve.runs.usable)} completed"
+        case CurveProblem.UNEVEN:
+            return f"its {name}s around {curve.best:.4g} are too unevenly spaced for a curve"
         case CurveProblem.INCOMPLETE_SEEDS:
             return f"no seed has completed at each {name}"
         case CurveProblem.NO_MINIMUM:

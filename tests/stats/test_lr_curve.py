@@ -97,6 +97,21 @@ def test_three_rates_have_no_curve():
     assert verdict_of(cells["no_wo"])[0] is VerdictKind.NO_COMPARISON
 
 
+@pytest.mark.parametrize(
+    ("rates", "fitted"),
+    [
+        ((1e-4, 2.7e-3, 3e-3, 3.3e-3, 0.1), None),  # a polynomial through these would fall far below all losses
+        ((1e-5, 1e-3, 2e-3, 4e-3, 8e-3), (1e-3, 2e-3, 4e-3, 8e-3)),
+        ((1e-3, 2e-3, 4e-3, 8e-3, 1.0), (1e-3, 2e-3, 4e-3, 8e-3)),
+        ((1e-3, 2e-3, 3e-3, 4e-3, 5e-3), (1e-3, 2e-3, 3e-3, 4e-3, 5e-3)),
+    ],
+)
+def test_unevenly_spaced_rates_have_no_curve_unless_one_lies_apart(rates, fitted):
+    curve = curve_of(summarize(sweep_records({"dense": (3e-3, 2.0)}, rates=rates, noise=1e-6))["dense"])
+    assert curve.problem is (None if fitted else CurveProblem.UNEVEN)
+    assert not fitted or curve.fitted == fitted
+
+
 def test_the_difference_at_the_best_rates_tried_is_named_where_the_two_part():
     """The optima lie on a rate and between two; without noise, the best of a grid is worse there by 0.5 x 0.25^2."""
     cells = summarize(sweep_records({"dense": (10**-2.5, 2.0), "no_wo": (10**-2.26, 2.0)}, rates=WIDE, noise=1e-4))
