@@ -29,11 +29,9 @@ PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
     "torch.ops.aten._softmax_backward_data",
     "torch.utils._python_dispatch.TorchDispatchMode",
-    "torch.utils._pytree.tree_flatten",
     "torch.utils._pytree.tree_leaves",
     "torch.utils._pytree.tree_map",
     "torch.utils._pytree.tree_map_only",
-    "torch.utils._pytree.tree_unflatten",
 }
 
 
