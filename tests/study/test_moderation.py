@@ -68,10 +68,11 @@ def test_a_mistake_is_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
-def test_the_quickstart_reaches_verdicts_with_two_seeds() -> None:
+def test_the_quickstart_reaches_every_verdict_with_three_seeds() -> None:
     page = make_page(**load(ROOT / "reports" / "quickstart"))
     verdicts = {cell.name: cell.verdict.kind for cell in page.cells if cell.verdict}
     assert page.info.spec.moderate, "a page that was stored before the field existed has the default"
-    assert {cell.difference.interval.n for cell in page.cells if cell.difference} == {2}
-    assert verdicts["basic"] is VerdictKind.WORSE
-    assert verdicts["fixed_sparse"] is verdicts["strided_sparse"] is VerdictKind.BETTER
+    assert {cell.difference.interval.n for cell in page.cells if cell.difference} == {3}
+    assert verdicts["no_wo"] is VerdictKind.EQUIVALENT
+    assert {verdicts[name] for name in ("basic", "narrow")} == {VerdictKind.WORSE}
+    assert {verdicts[name] for name in ("fixed_sparse", "strided_sparse", "wide")} == {VerdictKind.BETTER}
