@@ -34,8 +34,8 @@ class Added:
         moderated: The comparisons of a table borrow from each other's variances.
         comparisons: Cells of the table without its baseline.
         spread: Key of `SPREADS`, for normal noise; else "equal".
-        others: All cells but the first are told from the baseline by far, or at a margin equal it; only a verdict on the first
-            is false.
+        others: All cells but the first clearly differ from the baseline, or with a margin are equal to it, so that only a
+            verdict on the first is false.
     """
 
     noise: str = "normal"

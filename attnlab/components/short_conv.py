@@ -13,16 +13,16 @@ Glossary: ``shift_q.weight``, ``shift_k.weight``, ``shift_v.weight`` w_k.
 """
 
 from attnlab.components.base import ComponentConfig
-from attnlab.components.token_shift_qkv import ShiftedProjections, TokenShiftQKV
+from attnlab.components.token_shift_qkv import TokenShiftQKV
 from attnlab.nn.shift import ShortConvolution
 
 
 class ShortConv(TokenShiftQKV):
-    """A mixture of the last ``width`` queries, keys and values in place of each."""
+    """A mixture of the last ``width`` queries, keys and values instead of each."""
 
+    kind = ShortConvolution
     paper = "So et al. 2021"
     references = ("so2021",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 3) -> None:
         super().__init__(config, width=width)
-        self._projections = (ShiftedProjections(config, width=width, kind=ShortConvolution),)

@@ -21,7 +21,7 @@ from attnlab.nn.shift import CausalShift, ShortConvolution
 class ShiftedProjections(Projections):
     """Projections whose queries, keys and values are mixed with earlier ones by a layer of the class ``kind``."""
 
-    def __init__(self, config: ComponentConfig, *, width: int, kind: type[ShortConvolution] = CausalShift) -> None:
+    def __init__(self, config: ComponentConfig, *, width: int, kind: type[ShortConvolution]) -> None:
         total = config.heads * config.head_dim
         super().__init__(config.dim, total, heads=config.heads, bias=config.bias)
         self.shift_q, self.shift_k, self.shift_v = (kind(total, width=width) for _ in range(3))
@@ -39,12 +39,15 @@ class TokenShiftQKV(Component):
     roles = frozenset({"causal", "bidirectional"})
     supports_memory = False  # the queries of the memory's positions, which the first ones would mix with, are not computed
     permutation_equivariant = False
+    kind: type[ShortConvolution] = CausalShift
     paper = "Allen-Zhu 2025"
     references = ("allenzhu2025",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 4) -> None:
         super().__init__(config)
-        self._projections = (ShiftedProjections(config, width=width),)  # a tuple: a submodule of the variant alone
+        self._projections = (
+            ShiftedProjections(config, width=width, kind=self.kind),
+        )  # a tuple: a submodule of the variant alone
 
     def projections(self) -> nn.Module:
         return self._projections[0]

@@ -67,7 +67,7 @@ class GatedLinear(LinearRecurrence):
         self.gate = nn.Linear(dim, dim, bias=bias)
         self.norm = nn.RMSNorm(self.head_width, eps=EPS)
         self.out = nn.Linear(dim, dim, bias=bias)
-        self.activation = F.silu if short_conv else nn.Identity()
+        self.activation = nn.SiLU() if short_conv else nn.Identity()
         self.add_short_convolutions(short_conv)
 
     @classmethod

@@ -22,7 +22,7 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def _compare(differences: numpy.ndarray, counts: numpy.ndarray, truth: float = 0.4, **options: Any) -> None:
+def assert_same_tests(differences: numpy.ndarray, counts: numpy.ndarray, truth: float = 0.4, **options: Any) -> None:
     different = len(set(counts.ravel().tolist())) > 1
     tests = t_tests(differences, counts=counts if different else None, **options)
     for i, (table, pairs) in enumerate(zip(differences.tolist(), counts.tolist(), strict=True)):
@@ -41,7 +41,7 @@ def _compare(differences: numpy.ndarray, counts: numpy.ndarray, truth: float = 0
 @pytest.mark.parametrize("options", CASES, ids=str)
 def test_the_tests_are_those_of_a_report(options: dict[str, Any]) -> None:
     differences = tables("normal", 7, studies=40, seed=3) + 1.0
-    _compare(differences, numpy.full(differences.shape[:2], 7), **options)
+    assert_same_tests(differences, numpy.full(differences.shape[:2], 7), **options)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_tests_are_those_of_a_report(options: dict[str, Any]) -> None:
 def test_comparisons_of_one_table_may_have_different_numbers_of_pairs(options: dict[str, Any]) -> None:
     differences = tables("t3", 7, studies=40, seed=4)
     counts = numpy.random.RandomState(0).randint(3, 8, differences.shape[:2])
-    _compare(differences, counts, **options)
+    assert_same_tests(differences, counts, **options)
 
 
 def test_the_prior_is_limited_as_in_a_report() -> None:

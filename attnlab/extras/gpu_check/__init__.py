@@ -9,12 +9,12 @@ from attnlab.extras.gpu_check import agreement, card, headline, memory, resume, 
 from attnlab.extras.gpu_check.step import Step
 
 STEPS = (
-    Step("card", "The card", 60, card.cases),
-    Step("agreement", "Agreement with float64 on the CPU", 240, agreement.cases, processes=12),
-    Step("memory", "Peak memory of a training step", 60, memory.cases),
-    Step("step", "Time of a training step", 100, training_step.cases),
-    Step("sparse", "Sparse attention", 60, sparse.cases),
-    Step("several", "Several runs on one card", 120, several.cases),
-    Step("resume", "A killed and resumed run", 90, resume.cases),
-    Step("headline", "enwik8 in the time that is left", 3600, headline.cases),
+    Step("card", "The card", 60, card.cases, card.summarize),
+    Step("agreement", "Agreement with float64 on the CPU", 240, agreement.cases, agreement.summarize, processes=12),
+    Step("memory", "Peak memory of a training step", 60, memory.cases, memory.summarize),
+    Step("step", "Time of a training step", 100, training_step.cases, training_step.summarize),
+    Step("sparse", "Sparse attention", 60, sparse.cases, sparse.summarize),
+    Step("several", "Several runs on one card", 120, several.cases, several.summarize),
+    Step("resume", "A killed and resumed run", 90, resume.cases, resume.summarize),
+    Step("headline", "enwik8 in the time that is left", 3600, headline.cases, headline.summarize),
 )

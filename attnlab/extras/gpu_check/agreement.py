@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import check_variant
@@ -65,6 +65,15 @@ def cases(setting: Setting) -> Iterator[Case]:
     for component in setting.size(COMPONENTS_CHECKED, ("gate",)):
         name = component if isinstance(component, str) else component["name"]
         yield Case(f"dense with {name}: contract", partial(with_component, setting, component))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    found = []
+    for dtype in ("float64", "float32", "bfloat16"):
+        if errors := [row[dtype] for row in rows.values() if dtype in row]:
+            found.append((f"largest relative error in {dtype}", f"{max(errors):.2g}"))
+    return found
 
 
 def values(setting: Setting, variant: str, position: str, backend: str) -> Values:

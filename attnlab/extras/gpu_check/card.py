@@ -13,7 +13,7 @@ import torch
 
 from attnlab._util.processors import processors
 from attnlab._version import __version__
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 
 PACKAGES = ("torch", "triton", "xformers")
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
@@ -23,6 +23,16 @@ def cases(setting: Setting) -> Iterator[Case]:
     yield Case("versions", partial(versions, setting))
     yield from (Case(f"product {precision}", partial(product, setting, precision)) for precision in DTYPES)
     yield Case("copy", partial(copy, setting))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    seen = rows.get("versions", {})
+    versions = [f"{name} {seen[name]}".removeprefix("card ") for name in ("card", "driver", "torch") if name in seen]
+    rates = [f"{name.removeprefix('product ')} {row['tflops']:.3g}" for name, row in rows.items() if "tflops" in row]
+    found = [("card", ", ".join(versions))] if versions else []
+    found += [("products, TFLOP/s", ", ".join(rates))] if rates else []
+    return found + [("copies, TB/s", f"{row['tb_per_s']:.3g}") for row in rows.values() if "tb_per_s" in row]
 
 
 def versions(setting: Setting) -> Values:

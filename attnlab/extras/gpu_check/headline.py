@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.registry import TASKS
 from attnlab.training.step_time import time_steps
 from attnlab.training.train import train
@@ -25,8 +25,17 @@ def cases(setting: Setting) -> Iterator[Case]:
     yield Case("bits per byte", partial(bits_per_byte, setting))
 
 
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    return [
+        (f"{row['task']}, {row['steps']:,} of {row['of_steps']:,} steps", f"{row['bits_per_byte']:.4f} bits per byte")
+        for row in rows.values()
+        if "bits_per_byte" in row
+    ]
+
+
 def available_task(setting: Setting) -> str:
-    """Return ``enwik8``, or ``pydocs``, which needs no download, where enwik8 cannot be had."""
+    """Return ``enwik8`` if its data can be prepared, else ``pydocs``, which needs no download."""
     if setting.rehearse:
         return "pydocs"
     try:

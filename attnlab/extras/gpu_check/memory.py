@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config.run import RunConfig
-from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
+from attnlab.extras.gpu_check.step import MIB, Case, Rows, Setting, Summary, Values
 from attnlab.registry import TASKS
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.example_step import ExampleStep
@@ -38,6 +38,13 @@ CELLS: dict[str, dict[str, Any]] = {
 
 def cases(setting: Setting) -> Iterator[Case]:
     yield from (Case(name, partial(compare, setting, changes)) for name, changes in CELLS.items())
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    ratios = sorted((row["ratio"], case) for case, row in rows.items())
+    (low, lowest), (high, highest) = ratios[0], ratios[-1]
+    return [("estimate / measured", f"{low:.3f} ({lowest}) to {high:.3f} ({highest})")]
 
 
 def configuration(setting: Setting, changes: dict[str, Any]) -> RunConfig:

@@ -14,7 +14,7 @@ import torch
 from attnlab._util.process import fork
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.training import checkpoint, weights
 from attnlab.training.train import train
 
@@ -24,6 +24,14 @@ PRELOAD = "attnlab.training.preload"
 def cases(setting: Setting) -> Iterator[Case]:
     for precision in setting.size(("fp32", "bf16"), ("fp32",)):
         yield Case(f"killed, {precision}", partial(compare, setting, precision))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    return [
+        (case, "the same bits" if row["same_bits"] else f"bits per byte differ by {row['difference']:.2g}")
+        for case, row in rows.items()
+    ]
 
 
 def compare(setting: Setting, precision: str) -> Values:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.study.execution.step_times import measure
 
 WIDTHS = (64, 128, 256, 512)
@@ -17,6 +17,15 @@ WIDTHS = (64, 128, 256, 512)
 def cases(setting: Setting) -> Iterator[Case]:
     for width in setting.size(WIDTHS, (32,)):
         yield Case(f"processes, width {width}", partial(processes, setting, width))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    found = []
+    for case, row in rows.items():
+        factors = [f"{value:.2f}" for name, value in row.items() if name.startswith("times")]
+        found.append((case, f"{' / '.join(factors)} x one after another"))
+    return found
 
 
 def configuration(setting: Setting, width: int) -> RunConfig:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.step import MIB, Case, Setting, Values
+from attnlab.extras.gpu_check.step import MIB, Case, Rows, Setting, Summary, Values
 from attnlab.testing.benchmark.layer import ForwardBackward, LayerConfig, unsupported
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536)
@@ -18,6 +18,16 @@ def cases(setting: Setting) -> Iterator[Case]:
     for length in setting.size(LENGTHS, (64,)):
         for variant in VARIANTS:
             yield Case(f"{variant}, {backend}, {length}", partial(compare, setting, variant, backend, length))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return each variant at its longest length."""
+    longest: dict[str, tuple[str, str]] = {}
+    for case, row in rows.items():
+        name, _, length = case.rpartition(", ")
+        memory = row["peak_mib"] / max(row["dense_peak_mib"], 1e-9)
+        longest[name] = (f"{name}, {int(length):,}", f"{row['times_as_fast']:.2f} x dense, {memory:.2f} of its memory")
+    return list(longest.values())
 
 
 def compare(setting: Setting, variant: str, backend: str, length: int) -> Values:

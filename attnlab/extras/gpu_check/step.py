@@ -23,6 +23,8 @@ from attnlab.training.device import synchronise
 MIB = 2**20
 T = TypeVar("T")
 Values = dict[str, Any]  # that JSON can hold
+Rows = dict[str, Values]  # case -> its values
+Summary = list[tuple[str, str]]  # what was measured, and the result
 
 
 class Case(NamedTuple):
@@ -41,6 +43,7 @@ class Step:
         title: its heading on the page.
         seconds: its time limit.
         cases: returns its cases.
+        summarize: returns what the table says of the cases that are done, of which there is at least one.
         processes: how many cases may run at a time, where the machine has as many processors.
     """
 
@@ -48,6 +51,7 @@ class Step:
     title: str
     seconds: float
     cases: Callable[[Setting], Iterable[Case]]
+    summarize: Callable[[Rows], Summary]
     processes: int = 1
 
 

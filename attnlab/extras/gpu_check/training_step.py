@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.extras.gpu_check import card
-from attnlab.extras.gpu_check.step import Case, Setting, Values
+from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.training.device import autocast, set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.trainer import Trainer
@@ -30,6 +30,12 @@ def cases(setting: Setting) -> Iterator[Case]:
     for width in setting.size((256, 768), (32,)):
         for mode in setting.size(tuple(MODES), ("fp32", "bf16")):
             yield Case(f"12 x {width}, {mode}", partial(compare, setting, width, mode))
+
+
+def summarize(rows: Rows) -> Summary:
+    """Return the step's rows of the table."""
+    of_peak = {case: f"{row['share_of_peak']:.0%} of peak" for case, row in rows.items()}
+    return [(case, f"{row['ms']:.3g} ms, {row['times_as_fast']:.2f} x plain, {of_peak[case]}") for case, row in rows.items()]
 
 
 def compare(setting: Setting, width: int, mode: str) -> Values:
