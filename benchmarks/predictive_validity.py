@@ -25,6 +25,8 @@ MAX_SPREAD = 2.0  # largest ratio of the noise of two cells where the cells are 
 NEAR_TIE = 0.1  # standard deviation of the effect of half of the cells, where many pairs nearly tie; that of the others is 1.4
 SIZES = {"few verdicts": 1.5, "": 5.0, "most pairs differ": 20.0}  # standard deviation of effects, in that of a run
 CORRELATIONS = (0.5, 0.9, 0.99)
+FAMILY_SIZE, WITHIN, WITHIN_CORRELATION = 8.0, (0.1, 2.0), 0.9  # spread of families, and of the cells of one family
+ALL_AT_ONCE = "the order of all cells is reversed at once in one study of ten"
 
 Effects = Callable[[numpy.random.RandomState, tuple[int, int]], numpy.ndarray]
 
@@ -51,11 +53,13 @@ class Pairs:
     Attributes:
         lower, higher: Their tests at the two levels.
         true_sign: Sign of the true difference at the higher level.
+        order: Indices of the cells of each study by their means at the lower level, shape (studies, cells).
     """
 
     lower: TableTests
     higher: TableTests
     true_sign: numpy.ndarray
+    order: numpy.ndarray
 
     @property
     def keeps_sign(self) -> numpy.ndarray:
@@ -72,12 +76,38 @@ def draw(effects: str, cells: int, correlation: float, size: float, *, studies: 
     """Simulate studies with `SEEDS` seeds, whose effects have a standard deviation of `size`."""
     random = numpy.random.RandomState(seed)
     low, other = EFFECTS[effects](random, (studies, cells)) * size
-    high = SHRINKAGE * (correlation * low + math.sqrt(1 - correlation**2) * other)
-    noise, own = random.standard_normal((2, studies, cells, SEEDS))
+    return _trained(low, correlation * low + math.sqrt(1 - correlation**2) * other, random)
+
+
+def draw_families(families: int, cells: int, reversal: float, within: float, *, studies: int, seed: int) -> Pairs:
+    """Simulate studies of equally large families of cells, whose order is reversed in a share of the studies.
+
+    Args:
+        families: Number of families; their effects have a standard deviation of `FAMILY_SIZE`.
+        cells: Number of cells.
+        reversal: The share of the studies.
+        within: Standard deviation of the effects in a family, which have the correlation `WITHIN_CORRELATION`.
+        studies: Number of studies.
+        seed: Random seed.
+    """
+    random = numpy.random.RandomState(seed)
+    of_family = FAMILY_SIZE * random.standard_normal((studies, families))
+    own, other = within * random.standard_normal((2, studies, cells))
+    later = WITHIN_CORRELATION * own + math.sqrt(1 - WITHIN_CORRELATION**2) * other
+    sign = numpy.where(random.random_sample((studies, 1)) < reversal, -1, 1)
+    family = numpy.arange(cells) * families // cells
+    return _trained(of_family[:, family] + own, (sign * of_family)[:, family] + later, random)
+
+
+def _trained(low: numpy.ndarray, high: numpy.ndarray, random: numpy.random.RandomState) -> Pairs:
+    """Return the pairs of studies, given the effects of their cells at the two levels before shrinkage."""
+    high = SHRINKAGE * high
+    noise, own = random.standard_normal((2, *low.shape, SEEDS))
     later = SHRINKAGE * (SHARED_NOISE * noise + math.sqrt(1 - SHARED_NOISE**2) * own)
-    i, j = numpy.triu_indices(cells, 1)
-    tests = [compare_pairs(effect[..., None] + luck) for effect, luck in ((low, noise), (high, later))]
-    return Pairs(tests[0], tests[1], numpy.sign(high[:, i] - high[:, j]))
+    i, j = numpy.triu_indices(low.shape[1], 1)
+    first, last = low[..., None] + noise, high[..., None] + later
+    order = numpy.argsort(first.mean(2), axis=1)
+    return Pairs(compare_pairs(first), compare_pairs(last), numpy.sign(high[:, i] - high[:, j]), order)
 
 
 def compare_pairs(runs: numpy.ndarray) -> TableTests:
@@ -90,28 +120,33 @@ def compare_pairs(runs: numpy.ndarray) -> TableTests:
     return t_tests(runs[:, i] - runs[:, j], moderated=True)
 
 
-def share_intervals(verdicts: numpy.ndarray, kept: numpy.ndarray, *, cells: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+def share_intervals(verdicts: numpy.ndarray, kept: numpy.ndarray, order: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the ends of the intervals of many studies, as `share_interval` computes them for one.
 
     Args:
         verdicts: True for pairs with a verdict, at least one in each study, shape (studies, pairs).
         kept: True for pairs that count as the same sign.
-        cells: Number of cells.
+        order: As in `Pairs`.
     """
-    i, j = numpy.triu_indices(cells, 1)
     number, same = verdicts.sum(1).astype(float), (verdicts & kept).sum(1).astype(float)
     share = same / number
-    variance = numpy.zeros_like(share)
-    for cell in range(cells):
-        rest = verdicts & (i != cell) & (j != cell)
-        left = rest.sum(1)
-        without = numpy.where(left > 0, (rest & kept).sum(1) / numpy.maximum(left, 1), share)
-        variance += (cells - 1) / cells * (without - share) ** 2
-    most = numpy.minimum(number, cells - 1)
-    varies = variance > 0
-    estimated = share * (1 - share) / numpy.where(varies, variance, 1)
-    effective = numpy.where(varies, numpy.maximum(1, numpy.minimum(most, estimated)), most)
+    odds = numpy.maximum(share, 1 - share) / numpy.maximum(numpy.minimum(share, 1 - share), 1e-9)
+    most = numpy.minimum(number, longest_chain(verdicts, order) - 1)
+    effective = numpy.maximum(1, numpy.minimum(most, odds))
     return clopper_pearson(share * effective, effective)
+
+
+def longest_chain(verdicts: numpy.ndarray, order: numpy.ndarray) -> numpy.ndarray:
+    """Return the largest number of cells that all have verdicts on each other, of each study."""
+    studies, cells = order.shape
+    i, j = numpy.triu_indices(cells, 1)
+    different = numpy.zeros((studies, cells, cells), bool)
+    different[:, i, j] = different[:, j, i] = verdicts
+    different = numpy.take_along_axis(numpy.take_along_axis(different, order[:, :, None], 1), order[:, None, :], 2)
+    longest = numpy.ones((studies, cells), int)
+    for first, last in zip(i, j, strict=True):  # cells before `first` come earlier
+        longest[:, last] = numpy.maximum(longest[:, last], numpy.where(different[:, first, last], longest[:, first] + 1, 1))
+    return longest.max(1)
 
 
 def clopper_pearson(successes: numpy.ndarray, number: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -128,12 +163,24 @@ def agreement(
     effects: str, cells: int, correlation: float, size: float, studies: int, seed: int
 ) -> Mapping[str, Share | float]:
     """Simulate the coverage of intervals in studies with a verdict, and false verdicts in studies of equal cells."""
-    pairs = draw(effects, cells, correlation, size, studies=studies, seed=seed)
+    return measure(draw(effects, cells, correlation, size, studies=studies, seed=seed), seed)
+
+
+def family_agreement(
+    families: int, cells: int, reversal: float, within: float, studies: int, seed: int
+) -> Mapping[str, Share | float]:
+    """Simulate the same for families of cells whose order is reversed in a share of the studies."""
+    return measure(draw_families(families, cells, reversal, within, studies=studies, seed=seed), seed)
+
+
+def measure(pairs: Pairs, seed: int) -> Mapping[str, Share | float]:
+    """Return the quantities of the simulation."""
+    studies, cells = pairs.order.shape
     verdicts = pairs.lower.differs
     counted = verdicts.any(1)
     share, true_share = (float((verdicts & kept).sum() / verdicts.sum()) for kept in (pairs.keeps_sign, pairs.keeps_true_sign))
     verdicts, kept = verdicts[counted], pairs.keeps_sign[counted]
-    low, high = share_intervals(verdicts, kept, cells=cells)
+    low, high = share_intervals(verdicts, kept, pairs.order[counted])
     naive = clopper_pearson((verdicts & kept).sum(1).astype(float), verdicts.sum(1).astype(float))
     equal = numpy.random.RandomState(seed + 1)
     spreads = equal.uniform(1, MAX_SPREAD, (studies, cells, 1))
@@ -176,7 +223,25 @@ def _settings() -> list[Setting]:
         )
         for cells, reason in ((4, "fewer cells than reports require"), (20, "more than 12 cells"))
     ]
-    return settings + others
+    return _family_settings() + settings + others
+
+
+def _family_settings() -> list[Setting]:
+    """Return the settings in which families of cells change places together."""
+    settings = [
+        Setting(
+            "two families",
+            f"{cells} cells, {within:g} within, reversed in {reversal:.0%}",
+            partial(family_agreement, 2, cells, reversal, within),
+        )
+        for cells in (5, 8, 10, 12)
+        for within in WITHIN
+        for reversal in (0.1, 0.3, 0.5)
+    ]
+    return settings + [
+        Setting("four families", f"{cells} cells, reversed in 10%", partial(family_agreement, 4, cells, 0.1, 2.0), ALL_AT_ONCE)
+        for cells in (8, 12)
+    ]
 
 
 PREDICTIVE_VALIDITY = Simulation(
@@ -184,7 +249,8 @@ PREDICTIVE_VALIDITY = Simulation(
     "Verdicts at a lower level and signs at a higher one",
     f"""\
 Studies with {SEEDS} seeds at two levels (`over:`). The true effects of the cells at the two levels have the stated correlation;
-they are normal, have t3 tails, or half of the cells nearly tie. Their standard deviation is {SIZES[""]:g} times that of a run,
+they are normal, have t3 tails, or half of the cells nearly tie; or families of cells change places together, as a whole, in
+the stated share of the studies. Their standard deviation is {SIZES[""]:g} times that of a run,
 {SIZES["few verdicts"]:g} times (“few verdicts”), or {SIZES["most pairs differ"]:g} times (“most pairs differ”). Covered is the
 probability that a pair with a verdict at the lower level has the same measured sign at the higher level (“true”: the same true
 sign), in studies with a verdict. The binomial interval takes pairs for independent. False are verdicts on pairs of equal cells,

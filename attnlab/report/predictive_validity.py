@@ -8,7 +8,7 @@ from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.trend import format_level
 from attnlab.report.section import PageSection
 from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import count, level_noun
+from attnlab.report.wording import count, format_metric, level_noun
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.predictive_validity import SignAgreement, summarize_agreement
 
@@ -23,6 +23,11 @@ def format_share(agreement: SignAgreement) -> str:
     return f"{agreement.share:.2f} [{low:.2f}, {high:.2f}]"
 
 
+def format_near(agreement: SignAgreement) -> str:
+    """Format the number of verdicts on nearly tied cells that keep their sign, as in "5 of 9"; "" without any."""
+    return f"{agreement.near_kept} of {agreement.near}" if agreement.near else ""
+
+
 def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
     """Return the agreement of two levels in one line, for the terminal."""
     lower, higher = format_level(agreement.lower), format_level(agreement.higher)
@@ -31,8 +36,8 @@ def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
         return f"{text}no verdict on any of {count(agreement.pairs, 'pair')} at {lower}"
     return (
         f"{text}{agreement.kept} of {count(agreement.verdicts, 'verdict')} on {count(agreement.pairs, 'pair')} of "
-        f"{agreement.cells} cells keep their sign, {format_share(agreement)}; at {higher}, {agreement.confirmed} are the same "
-        f"verdict and {agreement.reversed} the opposite one"
+        f"{agreement.cells} cells keep their sign, {format_share(agreement)}, and {format_near(agreement)} on nearly tied "
+        f"ones; at {higher}, {agreement.confirmed} are the same verdict and {agreement.reversed} the opposite one"
     )
 
 
@@ -49,7 +54,8 @@ def validity_section(agreements: Sequence[SignAgreement], spec: ComparisonSpec) 
 def validity_table(agreements: Sequence[SignAgreement], spec: ComparisonSpec) -> Table:
     """Return a table with one row per two levels."""
     columns = [Column(level_noun(spec), is_text=True), Column("cells"), Column("pairs")]
-    columns += [Column("verdicts, lower"), Column("same sign, higher"), Column("probability of the same sign")]
+    columns += [Column("verdicts, lower"), Column("same sign, higher"), Column("nearly tied, same sign")]
+    columns += [Column("probability of the same sign")]
     columns += [Column("same verdict, higher"), Column("opposite verdict, higher")]
     rows = [
         TableRow(
@@ -59,6 +65,7 @@ def validity_table(agreements: Sequence[SignAgreement], spec: ComparisonSpec) ->
                 str(agreement.pairs),
                 str(agreement.verdicts),
                 str(agreement.kept),
+                format_near(agreement),
                 format_share(agreement),
                 str(agreement.confirmed),
                 str(agreement.reversed),
@@ -77,10 +84,15 @@ def validity_notes(agreements: Sequence[SignAgreement]) -> list[str]:
         "Probability: for another pair of cells like these, with a verdict at the lower level, that the means over as many "
         "seeds have the same sign at the higher level. Where two cells hardly differ there, the sign is partly chance; the "
         "last two columns count only pairs with a verdict at both levels.",
-        "Pairs share cells, so the 95 % interval is that of a smaller number of independent pairs: the one that the "
-        "jackknife over cells finds, at most one less than the number of cells. With 5 to 12 cells it covers in at least "
-        "93 % of simulated studies.",
+        "Pairs share cells, and related cells may change places together. The 95 % interval is therefore that of a smaller "
+        "number of independent pairs, at most one less than the largest number of cells that all have verdicts on each other. "
+        "With 5 to 12 cells it covers in at least 93 % of simulated studies, also where two families of cells change places.",
     ]
+    if sizes := [format_metric(a.near_size) for a in agreements if a.near_size is not None]:
+        texts.append(
+            "Nearly tied: the third of the verdicts with the smallest differences at the lower level "
+            f"(up to {', '.join(dict.fromkeys(sizes))})."
+        )
     if any(agreement.verdicts == 0 for agreement in agreements):
         texts.append("Without a verdict at the lower level, there is no probability.")
     return texts

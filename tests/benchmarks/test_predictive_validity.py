@@ -37,7 +37,7 @@ def test_the_simulated_studies_are_counted_as_in_a_report() -> None:
     first, second = predictive_validity.compare_pairs(lower), predictive_validity.compare_pairs(higher)
     kept = first.mean * second.mean > 0
     assert first.differs.any(1).all() and not kept.all()
-    lows, highs = predictive_validity.share_intervals(first.differs, kept, cells=CELLS)
+    lows, highs = predictive_validity.share_intervals(first.differs, kept, numpy.argsort(lower.mean(2), axis=1))
     for i in range(20):
         (agreement,) = summarize_agreement(cells_of(lower[i], higher[i]), SPEC)
         assert agreement.verdicts == first.differs[i].sum()
@@ -50,11 +50,11 @@ def test_the_intervals_are_those_of_a_report() -> None:
     random = numpy.random.RandomState(2)
     verdicts, kept = random.random_sample((2, 200, CELLS * (CELLS - 1) // 2)) < [[[0.4]], [[0.8]]]
     verdicts[:, 0] = True
-    lows, highs = predictive_validity.share_intervals(verdicts, kept, cells=CELLS)
+    lows, highs = predictive_validity.share_intervals(verdicts, kept, numpy.tile(numpy.arange(CELLS), (200, 1)))
     pairs = [(str(i), str(j)) for i, j in combinations(range(CELLS), 2)]
     for i in range(200):
         marked = {pair: bool(same) for pair, verdict, same in zip(pairs, verdicts[i], kept[i], strict=True) if verdict}
-        assert share_interval(marked, map(str, range(CELLS))) == pytest.approx((lows[i], highs[i]))
+        assert share_interval(marked, [*map(str, range(CELLS))]) == pytest.approx((lows[i], highs[i]))
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])
@@ -63,3 +63,9 @@ def test_intervals_cover_where_a_binomial_interval_does_not(correlation: float) 
     covered, naive = outcome["covered"], outcome["covered binomial"]
     assert isinstance(covered, predictive_validity.Share) and isinstance(naive, predictive_validity.Share)
     assert covered.value > 0.93 and naive.value < 0.85
+
+
+@pytest.mark.parametrize("within", predictive_validity.WITHIN)
+def test_intervals_cover_where_two_families_change_places(within: float) -> None:
+    covered = predictive_validity.family_agreement(2, 10, 0.3, within, STUDIES, 3)["covered"]
+    assert isinstance(covered, predictive_validity.Share) and covered.value > 0.93

@@ -7,7 +7,7 @@ import pandas
 
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
-from attnlab.report.predictive_validity import TITLE, describe_agreement, format_share, validity_section
+from attnlab.report.predictive_validity import TITLE, describe_agreement, format_near, format_share, validity_section
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.predictive_validity import summarize_agreement
@@ -31,8 +31,8 @@ def test_the_page_counts_the_verdicts_that_keep_their_sign(tmp_path: Path) -> No
     agreements = summarize_agreement(summarize_cells(runs, spec), spec)
     for row, agreement in zip(rows[1:], agreements, strict=True):
         assert row[1:5] == [str(n) for n in (agreement.cells, agreement.pairs, agreement.verdicts, agreement.kept)]
-        assert row[5] == format_share(agreement)
-        assert row[6:] == [str(agreement.confirmed), str(agreement.reversed)]
+        assert row[5:7] == [format_near(agreement), format_share(agreement)]
+        assert row[7:] == [str(agreement.confirmed), str(agreement.reversed)]
     assert rows[1][:5] == ["500 to 1,500", "5", "10", "10", "10"] and rows[2][4] == "4"
 
 
@@ -62,4 +62,4 @@ def test_without_verdicts_there_is_no_share() -> None:
     agreements = summarize_agreement(summarize_cells(runs, spec), spec)
     assert "no verdict on any of 10 pairs at 500" in describe_agreement(agreements[0], spec)
     section = validity_section(agreements, spec)
-    assert section.table is not None and section.table.rows[0].cells[5] == ""
+    assert section.table is not None and section.table.rows[0].cells[5:7] == ["", ""]

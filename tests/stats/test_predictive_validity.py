@@ -89,19 +89,28 @@ def test_pairs_that_all_agree_count_as_one_less_than_their_cells(same: bool) -> 
     cells = [str(i) for i in range(10)]
     exact = stats.binomtest(9 * same, 9).proportion_ci(0.95, "exact")
     assert share_interval(dict.fromkeys(combinations(cells, 2), same), cells) == pytest.approx((exact.low, exact.high))
-    few = stats.binomtest(2 * same, 2).proportion_ci(0.95, "exact")
+    few = stats.binomtest(int(same), 1).proportion_ci(0.95, "exact")
     assert share_interval({("0", "1"): same, ("2", "3"): same}, cells) == pytest.approx((few.low, few.high))
 
 
-def test_reversals_that_one_cell_causes_widen_the_interval() -> None:
-    """Nine of 45 pairs change sign: all those of one cell, or each of another cell as far as possible."""
+@pytest.mark.parametrize("same", [True, False])
+def test_two_families_that_change_places_count_as_one_pair(same: bool) -> None:
+    """Cells without verdicts on each other may be one family."""
     cells = [str(i) for i in range(10)]
-    pairs = list(combinations(cells, 2))
-    one = {pair: "0" not in pair for pair in pairs}
-    ring = {frozenset((str(i), str((i + 1) % 10))) for i in range(9)}
-    spread = {pair: frozenset(pair) not in ring for pair in pairs}
-    assert sum(one.values()) == sum(spread.values()) == 36
-    (low, high), (other_low, other_high) = share_interval(one, cells), share_interval(spread, cells)
-    assert high - low > 1.2 * (other_high - other_low)
-    independent = stats.binomtest(36, 45).proportion_ci(0.95, "exact")
-    assert low < other_low < independent.low
+    between = {(a, b): same for a in cells[:5] for b in cells[5:]}
+    assert share_interval(between, cells) == pytest.approx((0.025, 1) if same else (0, 0.975))
+
+
+def test_reversals_between_two_families_widen_the_interval_as_far_as_the_odds() -> None:
+    cells = [str(i) for i in range(10)]
+    kept = {pair: (pair[0] < "2") == (pair[1] < "2") for pair in combinations(cells, 2)}
+    share = sum(kept.values()) / len(kept)
+    low, high = share_interval(kept, cells)
+    number = share / (1 - share)
+    assert low < 0.05 and high > 0.98 and 1 < number < 2
+
+
+def test_nearly_tied_verdicts_are_the_nearest_third() -> None:
+    agreement = agreements_of(GAPS)[500, 1500]
+    assert (agreement.near, agreement.near_kept) == (5, 4), "c and d are among them"
+    assert agreement.near_size == pytest.approx(0.04, abs=0.005)
