@@ -1,10 +1,10 @@
 """Recurrences of a matrix-valued state, computed in chunks.
 
 Linear attention with decay (Yang et al. 2024, arXiv:2312.06635; Dao & Gu 2024, arXiv:2405.21060) and the delta rule
-with decay (Yang et al. 2025, arXiv:2412.06464). For each head, with a state S (d, e):
+with decay (Yang et al. 2025, arXiv:2412.06464; Kimi Team 2025, arXiv:2510.26692). For each head, with a state S (d, e):
 
-    S_i = Diag(a_i) S_(i-1) + k_i v_i^T                           y_i = S_i^T q_i          ``linear_attention``
-    S_i = a_i (I - beta_i k_i k_i^T) S_(i-1) + beta_i k_i v_i^T   y_i = S_i^T q_i          ``delta_rule``
+    S_i = Diag(a_i) S_(i-1) + k_i v_i^T                                        y_i = S_i^T q_i    ``linear_attention``
+    S_i = (I - k_i (beta_i * k_i)^T) Diag(a_i) S_(i-1) + k_i (w_i * v_i)^T     y_i = S_i^T q_i    ``delta_rule``
 
 A chunk of C positions is computed by matrix products; the states between chunks follow one after the other. In a chunk that
 starts from S, with g_i = log a_1 + ... + log a_i:
@@ -15,10 +15,10 @@ The exponents g_i - g_j are never positive, so that any decay is computed withou
 of A: queries of the later half of a chunk and keys of the earlier half both decay towards the border between them, and the
 halves are treated in the same way, down to single positions.
 
-The delta rule writes u_i = beta_i (v_i - S_(i-1)^T k_i a_i) instead of v_i. Within a chunk these solve a unit triangular
-system (the UT transform of Yang et al. 2024, arXiv:2406.06484):
+The delta rule writes u_i = w_i * v_i - S_(i-1)^T (a_i * beta_i * k_i) instead of v_i. Within a chunk these solve a unit
+triangular system (the UT transform of Yang et al. 2024, arXiv:2406.06484):
 
-    (I + L) U = beta V - beta exp(g) K S                          L_ij = beta_i k_i . k_j exp(g_i - g_j), j < i
+    (I + L) U = W * V - (beta * K * exp(g)) S                     L_ij = sum_c beta_ic k_ic k_jc exp(g_ic - g_jc), j < i
 
 Letters: ``b`` batch, ``h`` heads, ``t`` queries, ``s`` keys, ``n`` chunks, ``C`` positions of a chunk, ``d`` width of keys,
 ``e`` width of values. Everything is computed in float32, or in float64 for inputs in float64, under autocast as well.
@@ -64,7 +64,14 @@ def linear_attention(
 
 
 def delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor | None = None, *, state: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    log_decay: Tensor | None = None,
+    *,
+    write: Tensor | None = None,
+    state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute the delta rule with decay.
 
@@ -72,8 +79,10 @@ def delta_rule(
         q: (b, h, t, d), the queries of the last t positions.
         k: (b, h, s, d), of length 1, or 0 for a position that leaves the state as it is.
         v: (b, h, s, e).
-        beta: (b, h, s, 1), between 0 and 2: the share of the value under a key that the new value replaces.
-        log_decay: (b, h, s, 1), log a, at most 0; None: no decay.
+        beta: between 0 and 2: the share of the value under a key that the new value replaces; (b, h, s, 1), or (b, h, s, d) for
+            the share of each channel of the key.
+        log_decay: log a, at most 0; (b, h, s, 1) for a decay of heads, (b, h, s, d) for a decay of channels. None: no decay.
+        write: w, the share of the new value that is written, (b, h, s, 1 or e); None: ``beta``, of width 1.
         state: (b, h, d, e), the state before the first key; None: zeros.
 
     Returns:
@@ -87,7 +96,7 @@ def delta_rule(
     """
     with _without_autocast(v.device):
         beta = beta.to(_dtype(v))
-        memory, inputs = _split(k, beta * k, beta * v, log_decay, t=q.shape[2])
+        memory, inputs = _split(k, beta * k, (beta if write is None else write) * v, log_decay, t=q.shape[2])
         if memory is not None:
             state = _delta_states(memory, state)[2]
         states, written, state = _delta_states(inputs, state)
@@ -129,8 +138,8 @@ class _Chunks(NamedTuple):
 
     Attributes:
         k: (b, h, n, C, d).
-        erased: (b, h, n, C, d), beta k in the delta rule; k in linear attention, which erases nothing.
-        v: (b, h, n, C, e), beta v in the delta rule.
+        erased: (b, h, n, C, d), beta * k in the delta rule; k in linear attention, which erases nothing.
+        v: (b, h, n, C, e), w * v in the delta rule.
         g: (b, h, n, C, 1 or d), the sum of the log decays from the start of the chunk.
     """
 
@@ -185,7 +194,7 @@ def _additive_states(inputs: _Chunks, state: Tensor | None) -> tuple[Tensor, Ten
 
 def _delta_states(inputs: _Chunks, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the states before each chunk (b, h, n, d, e), the written values U (b, h, n, C, e), and the last state."""
-    lower = (inputs.erased @ inputs.k.mT * _decays(inputs.g)).tril(-1)  # L
+    lower = _products(inputs.erased, inputs.k, inputs.g).tril(-1)  # L
     # The system is solved for both terms of its right side, before the state is known: U = fresh - stale S.
     terms = torch.cat([inputs.v, inputs.g.exp() * inputs.erased], dim=-1)
     solution = torch.linalg.solve_triangular(lower, terms, upper=False, unitriangular=True)

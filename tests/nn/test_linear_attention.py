@@ -43,14 +43,14 @@ def step_by_step(q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None, log_decay
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta"])
+@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta", "channels delta"])
 @pytest.mark.parametrize(("s", "t"), [*((s, s) for s in LENGTHS), (131, 61), (97, 1), (CHUNK + 1, 1), (2 * CHUNK, CHUNK)])
 def test_chunks_give_the_recurrence_and_its_gradients(rule: str, s: int, t: int) -> None:
     """Queries may cover the last t of s positions, as after a memory."""
-    q, k, v, beta, log_decay = draw(s, t, decay_width=D if rule == "channels decay" else 1)
-    inputs = [q, k, v, log_decay, *([beta] if rule == "delta" else [])]
-    expected = step_by_step(q, k, v, beta if rule == "delta" else None, log_decay)
-    y, _ = delta_rule(q, k, v, beta, log_decay) if rule == "delta" else linear_attention(q, k, v, log_decay)
+    q, k, v, beta, log_decay = draw(s, t, decay_width=D if rule.startswith("channels") else 1)
+    inputs = [q, k, v, log_decay, *([beta] if rule.endswith("delta") else [])]
+    expected = step_by_step(q, k, v, beta if rule.endswith("delta") else None, log_decay)
+    y, _ = delta_rule(q, k, v, beta, log_decay) if rule.endswith("delta") else linear_attention(q, k, v, log_decay)
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-10)
     weights = torch.randn_like(y)
     for ours, theirs in zip(
@@ -61,11 +61,11 @@ def test_chunks_give_the_recurrence_and_its_gradients(rule: str, s: int, t: int)
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta"])
+@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta", "channels delta"])
 def test_a_state_continues_a_sequence(rule: str) -> None:
-    q, k, v, beta, log_decay = draw(131, decay_width=D if rule == "channels decay" else 1)
-    gates = (beta, log_decay) if rule == "delta" else (log_decay,)
-    run = delta_rule if rule == "delta" else linear_attention
+    q, k, v, beta, log_decay = draw(131, decay_width=D if rule.startswith("channels") else 1)
+    gates = (beta, log_decay) if rule.endswith("delta") else (log_decay,)
+    run = delta_rule if rule.endswith("delta") else linear_attention
     whole, last = run(q, k, v, *gates)
     parts, state = [], None
     for start, end in itertools.pairwise((0, 1, 67, 70, 131)):
@@ -124,7 +124,7 @@ def test_bf16_is_accumulated_in_float32(autocast: bool) -> None:
     torch.testing.assert_close(y.flatten().float(), torch.arange(1.0, n + 1), rtol=2**-8, atol=0)
 
 
-@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta"])
+@pytest.mark.parametrize("rule", ["heads decay", "channels decay", "delta", "channels delta"])
 def test_operations_grow_linearly(rule: str) -> None:
     """On the meta device, as the plan counts them. The triangular system is part of them."""
 
@@ -132,10 +132,10 @@ def test_operations_grow_linearly(rule: str) -> None:
         d = 16
         q, k, v, channels = (torch.empty(1, 2, s, d, device="meta") for _ in range(4))
         gate = torch.empty(1, 2, s, 1, device="meta")
-        if rule == "delta":
-            return count_flops(lambda: delta_rule(q, k, v, gate, gate))
+        if rule.endswith("delta"):
+            return count_flops(lambda: delta_rule(q, k, v, gate, channels if rule == "channels delta" else gate))
         return count_flops(lambda: linear_attention(q, k, v, gate if rule == "heads decay" else channels))
 
     assert math.isclose(flops(4096), 8 * flops(512), rel_tol=1e-9)
-    if rule == "delta":
+    if rule.endswith("delta"):
         assert flops(CHUNK) > 2 * CHUNK**2 * 32  # the system alone: two heads, 32 right sides of 64 numbers

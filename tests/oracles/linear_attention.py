@@ -35,16 +35,20 @@ def decayed(k: Tensor, v: Tensor, decay: Tensor, real: list[bool] | None = None)
     return states(step, len(k), k.shape[1], v.shape[1])
 
 
-def delta(k: Tensor, v: Tensor, beta: Tensor, decay: Tensor, real: list[bool] | None = None) -> list[Tensor]:
-    """S <- a (I - beta k k^T) S + beta k v^T for beta (s, 1) and decay (s, 1)."""
+def delta(
+    k: Tensor, v: Tensor, beta: Tensor, decay: Tensor, real: list[bool] | None = None, *, write: Tensor | None = None
+) -> list[Tensor]:
+    """S <- (I - k (beta * k)^T) Diag(a) S + k (w * v)^T for beta and decay (s, d or 1), w (s, e) or beta."""
+    d = k.shape[1]
 
     def step(state: Tensor, i: int) -> Tensor:
         if real is not None and not real[i]:
             return state
-        erase = torch.eye(k.shape[1], dtype=torch.float64) - beta[i] * torch.outer(k[i], k[i])
-        return decay[i] * (erase @ state) + beta[i] * torch.outer(k[i], v[i])
+        erase = torch.eye(d, dtype=torch.float64) - torch.outer(k[i], beta[i] * k[i])
+        written = (beta if write is None else write)[i] * v[i]
+        return erase @ torch.diag(decay[i].expand(d)) @ state + torch.outer(k[i], written)
 
-    return states(step, len(k), k.shape[1], v.shape[1])
+    return states(step, len(k), d, v.shape[1])
 
 
 def outputs(q: Tensor, after: list[Tensor]) -> Tensor:

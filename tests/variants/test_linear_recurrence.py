@@ -12,6 +12,7 @@ from attnlab.models.cache import key_value_cache
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.variants import AttentionConfig, Variant
+from tests.mutants.recurrences import RECURRENCE_MUTANTS
 from tests.oracles import linear_attention as paper
 from tests.oracles import positions
 from tests.oracles.attention import concatenated, heads_of
@@ -33,6 +34,11 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("delta", {"negative_eigenvalues": True}),
     ("gated_delta", {}),
     ("gated_delta", {"negative_eigenvalues": True}),
+    ("kda", {}),
+    ("kda", {"negative_eigenvalues": True}),
+    ("gated_delta2", {"negative_eigenvalues": True}),
+    ("delta_product", {}),
+    ("delta_product", {"reflections": 3, "negative_eigenvalues": False, "gated": True}),
 ]
 CONVOLVED: list[tuple[str, dict[str, Any]]] = [
     ("gated_linear", {"short_conv": 4}),
@@ -40,13 +46,19 @@ CONVOLVED: list[tuple[str, dict[str, Any]]] = [
     ("delta", {"short_conv": 4}),
     ("delta", {"short_conv": 1}),
     ("gated_delta", {"short_conv": 3}),
+    ("kda", {"short_conv": 4}),
+    ("gated_delta2", {"short_conv": 4}),
+    ("delta_product", {"short_conv": 4}),
 ]
 
 
-def make(name: str, *, role: str = "causal", bias: bool = False, position: Any = None, **options: Any) -> Variant:
+def make(
+    name: str | type[Variant], *, role: str = "causal", bias: bool = False, position: Any = None, **options: Any
+) -> Variant:
     """Return a variant whose parameters that start as constants are random."""
     torch.manual_seed(7)
-    variant = VARIANTS.get(name)(AttentionConfig(DIM, HEADS, role=role, bias=bias, position=position), **options).double()
+    cls = VARIANTS.get(name) if isinstance(name, str) else name
+    variant = cls(AttentionConfig(DIM, HEADS, role=role, bias=bias, position=position), **options).double()
     for parameter_name, parameter in variant.named_parameters():
         if parameter_name in ("skip", "norm.weight"):
             torch.nn.init.normal_(parameter)
@@ -146,6 +158,49 @@ def delta(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
     return layer.linear("out", y * paper.silu(layer.linear("gate", x)) if gated else y)
 
 
+def channel_delta(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
+    """Kimi delta attention, equation 1, and Gated DeltaNet 2, which has a gate for what is written."""
+    q, k = (paper.unit(paper.silu(layer.mixed_heads(name, z, context))) for name, z in (("query", x), ("key", context)))
+    v = paper.silu(layer.mixed_heads("value", context, context))
+    beta = getattr(layer.variant, "largest_beta") * sigmoid(layer.linear("beta", context))  # noqa: B009 an option of some variants
+    low = context @ layer["decay.0.weight"].T
+    step = paper.softplus(low @ layer["decay.1.weight"].T + layer["step_bias"]).unflatten(-1, (HEADS, D))
+    alpha = (-layer["A_log"].exp()[:, None] * step).exp()  # (s, h, d)
+    heads = []
+    for h in range(HEADS):
+        if "write.weight" in layer.parameters:
+            write = sigmoid(layer.linear("write", context))[:, h * D : (h + 1) * D]
+            after = paper.delta(k[h], v[h], beta[:, h * D : (h + 1) * D], alpha[:, h], write=write)
+        else:
+            after = paper.delta(k[h], v[h], beta[:, h : h + 1], alpha[:, h])
+        heads.append(paper.rms_norm(paper.outputs(q[h], after), layer["norm.weight"]))
+    gate = sigmoid(x @ layer["gate.0.weight"].T @ layer["gate.1.weight"].T + layer["gate.1.bias"])
+    return layer.linear("out", gate * concatenated(torch.stack(heads)))
+
+
+def delta_product(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
+    """n steps of the delta rule at each position, the first of which follows the decay."""
+    q = paper.unit(paper.silu(layer.mixed_heads("query", x, context)))
+    keys, values = (paper.silu(layer.mixed(name, context, context)) for name in ("key", "value"))
+    largest, n = (getattr(layer.variant, name) for name in ("largest_beta", "reflections"))
+    beta = largest * sigmoid(layer.linear("beta", context))  # (s, n h)
+    gated = "A_log" in layer.parameters
+    alpha = mamba_decay(layer, context)[1] if gated else torch.ones_like(beta)
+    heads = []
+    for h in range(HEADS):
+        state, after = torch.zeros(D, D, dtype=torch.float64), []
+        for t in range(len(context)):
+            state = alpha[t, h] * state
+            for j in range(n):
+                part = slice((j * HEADS + h) * D, (j * HEADS + h + 1) * D)
+                k, b = paper.unit(keys[t, part]), beta[t, j * HEADS + h]
+                state = state - b * torch.outer(k, k @ state) + b * torch.outer(k, values[t, part])
+            after.append(state)
+        heads.append(paper.rms_norm(paper.outputs(q[h], after), layer["norm.weight"]))
+    y = concatenated(torch.stack(heads))
+    return layer.linear("out", y * paper.silu(layer.linear("gate", x)) if gated else y)
+
+
 def linear(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
     """The quotient of equations 5 and 9; for Taylor's features, from the weights themselves."""
     w_q, w_k, w_v = whole_matrix(layer.variant, "project").chunk(3)
@@ -171,6 +226,9 @@ PAPERS: dict[str, Callable[[Layer, Tensor, Tensor], Tensor]] = {
     "ssd": ssd,
     "delta": delta,
     "gated_delta": delta,
+    "kda": channel_delta,
+    "gated_delta2": channel_delta,
+    "delta_product": delta_product,
 }
 
 
@@ -181,6 +239,20 @@ def test_each_variant_is_the_recurrence_of_its_paper(name: str, options: dict[st
     variant = make(name, bias=bias, **options)
     layer = Layer(variant)
     assert_same(variant, lambda x, context: PAPERS[name](layer, x, context), memory=memory)
+
+
+@pytest.mark.parametrize(("name", "mutant"), RECURRENCE_MUTANTS)
+def test_the_recurrences_catch_their_mutants(name: str, mutant: type[Variant]) -> None:
+    layer = Layer(make(mutant))
+    with pytest.raises(AssertionError):
+        assert_same(layer.variant, lambda x, context: PAPERS[name](layer, x, context), memory=0)
+
+
+def test_one_reflection_is_the_delta_rule() -> None:
+    product, delta = make("delta_product", reflections=1), make("delta", negative_eigenvalues=True)
+    delta.load_state_dict(product.state_dict())
+    x, _ = inputs()
+    torch.testing.assert_close(product(x), delta(x))
 
 
 @pytest.mark.parametrize("feature_map", ["elu", "taylor"])
@@ -282,12 +354,12 @@ def variant_alone(variant: Variant, x: Tensor) -> Tensor:
         variant.cache = cache
 
 
-@pytest.mark.parametrize("name", ["delta", "gated_delta"])
+@pytest.mark.parametrize("name", ["delta", "gated_delta", "kda"])
 def test_negative_eigenvalues_let_a_state_alternate(name: str) -> None:
     """With beta near 2 along one key and no decay, the state changes its sign at each position: parity of a running length."""
     variant = make(name, negative_eigenvalues=True)
     with torch.no_grad():
-        if name == "gated_delta":
+        if name != "delta":
             variant.A_log.fill_(-40.0)  # type: ignore[operator] a parameter
         variant.beta.weight.zero_()  # type: ignore[union-attr]
         variant.beta.weight[:, 0] = 40.0  # type: ignore[index, union-attr]
@@ -320,6 +392,7 @@ def test_options_pass_the_contract(name: str, options: dict[str, Any]) -> None:
         ("gated_linear", {"temperature": 0.0}, "got 0 and 16"),
         ("gated_linear", {"rank": 0}, "got 16 and 0"),
         ("ssd", {"state_dim": 0}, "got 2 and 0"),
+        ("delta_product", {"reflections": 0}, "reflections, got 0"),
     ],
 )
 def test_unsupported_options_yield_a_one_line_error(name: str, options: dict[str, Any], expected: str) -> None:

@@ -1,0 +1,37 @@
+"""Recurrences with one mistake in their formula each, which keep every property of the contract."""
+
+from torch import Tensor, nn
+
+from attnlab.variants import Variant
+from attnlab.variants.delta_product import DeltaProduct
+from attnlab.variants.gated_delta2 import GatedDelta2
+from attnlab.variants.kda import Kda
+
+
+class DecaysHeads(Kda):
+    """Has one decay for all channels of a head, as Gated DeltaNet."""
+
+    def log_alpha(self, source: Tensor) -> Tensor:
+        log_alpha = super().log_alpha(source)
+        return log_alpha.mean(-1, keepdim=True).expand_as(log_alpha)
+
+
+class SwapsGates(GatedDelta2):
+    """Writes with the share that is erased, and the reverse."""
+
+    def project_heads(self, layer: nn.Module, x: Tensor) -> Tensor:
+        return super().project_heads({self.beta: self.write, self.write: self.beta}.get(layer, layer), x)  # type: ignore[call-overload]
+
+
+class ReversesSteps(DeltaProduct):
+    """Reverses the order of the steps of a position."""
+
+    def steps(self, z: Tensor) -> Tensor:
+        return super().steps(z).unflatten(2, (-1, self.reflections)).flip(3).flatten(2, 3)
+
+
+RECURRENCE_MUTANTS: list[tuple[str, type[Variant]]] = [
+    ("kda", DecaysHeads),
+    ("gated_delta2", SwapsGates),
+    ("delta_product", ReversesSteps),
+]
