@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.colors import BUILT_IN
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
+from attnlab.report.captions import (
+    describe_seeds,
+    forest_caption,
+    interval_clause,
+    metric_name,
+    simultaneous_clause,
+    test_clause,
+)
 from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
 from attnlab.report.section import Figure, PageSection
@@ -19,13 +27,14 @@ from attnlab.report.wording import (
     describe_conditions,
     describe_mark,
     describe_reason,
+    describe_test,
     describe_verdict,
     export_corrections,
     format_both,
     format_consistent,
     format_p_value,
 )
-from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
 from attnlab.stats.paired import describe_level
 from attnlab.stats.verdict import VerdictKind
@@ -172,7 +181,22 @@ def _describe_error(error: FamilyError, main: bool) -> str:
     return f"the residual{'' if main else ' without the scatter of main effects'} ({degrees})"
 
 
-def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
+def table_caption(result: FactorialResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
+    """Return the caption of the table in a paper."""
+    differences = [effect.difference for effect in result.effects]
+    seeds = describe_seeds([len(effect.values) for effect in result.effects])
+    test = test_clause([effect.difference for effect in result.main], spec, of="main effect")
+    aliased = " Effects in parentheses are aliased: estimate and verdict belong to the sum."
+    return (
+        f"Effects of {count(len(result.design.factors), 'factor')} on {metric_name(spec)} {describe_test(cells)} "
+        f"({better(spec.direction)}), on minus off: least-squares estimates over {seeds} "
+        f"{interval_clause(spec, [difference.interval for difference in differences])}. p: {test.replace('paired ', '')}; "
+        f"interactions are corrected separately.{simultaneous_clause(differences)} Verdicts are on a factor that is on."
+        f"{aliased if any(effect.aliases for effect in result.effects) else ''}"
+    )
+
+
+def _plots(result: FactorialResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> Iterator[Figure]:
     """Draw the main effects, the interactions, and all effects against half-normal scores."""
     margin = "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     for name, rows in effect_rows(result).items():
@@ -181,7 +205,10 @@ def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
             thin = " (thin: simultaneous)" if any(row.outer_low is not None for row in rows) else ""
             note = f"on minus off; 95 % interval{thin}; rings: seeds{margin}"
             svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
-            yield Figure(f"{name.replace(' ', '-')}.svg", title, svg)
+            effects = result.main if name == "main effects" else result.interactions
+            of = f"{name} on {metric_name(spec)}, on minus off"
+            caption = forest_caption([effect.difference for effect in effects], cells, spec, of=of)
+            yield Figure(f"{name.replace(' ', '-')}.svg", title, svg, caption)
     if len(result.effects) >= MIN_HALF_NORMAL:
         yield Figure("half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec))
 
@@ -287,6 +314,8 @@ def _list(texts: Sequence[str]) -> str:
 class FactorialAnalysis(Analysis[FactorialResult]):
     """The effects of the factors; `effects.csv` has one row per effect, in the metric's unit: on minus off."""
 
+    references = ("holm1979",)
+
     def notes(self, plan: Plan) -> Iterable[str]:
         """Return notes on the design and its aliased effects."""
         return design_notes(plan.study, [*plan.cells, *plan.unselected], plan.doubles)
@@ -311,14 +340,22 @@ class FactorialAnalysis(Analysis[FactorialResult]):
             "Effects",
             describe_estimation(estimate),
             warnings=describe_omissions(estimate),
-            plots=list(_plots(estimate, results.spec)),
+            plots=list(_plots(estimate, results.cells, results.spec)),
             table=effect_table(estimate),
             notes=list(effect_notes(estimate, results.spec)),
+            caption=table_caption(estimate, results.cells, results.spec),
         )
 
     def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:
         """Replace the summary of the cells, which are not compared with each other, by that of the effects."""
         return summarize_effects(estimate, results.spec, is_part=results.compared.selection.is_partial)
+
+    def methods(self, estimate: FactorialResult, results: Results) -> list[str]:
+        """Return the paragraphs and the notes of the page."""
+        if estimate.problem:
+            return [f"No effect can be estimated: {estimate.problem}."]
+        notes = (*describe_omissions(estimate), *effect_notes(estimate, results.spec))
+        return [*describe_estimation(estimate), *notes]
 
     def frames(self, estimate: FactorialResult, results: Results) -> dict[str, pandas.DataFrame]:
         """Return the effects in full precision."""

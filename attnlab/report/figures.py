@@ -8,6 +8,7 @@ from itertools import product
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
+from attnlab.report.captions import differences_of, forest_caption, metric_name
 from attnlab.report.control import plot_label
 from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.heat import heat_map
@@ -77,7 +78,8 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
         note = f"95 % interval; thin: simultaneous{'; rings: seeds' if estimator.in_unit else ''}"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     drawing = forest_plot(rows, title=title, note=note, direction=estimator.difference_direction, margin=spec.margin)
-    return [Figure("forest.svg", title, drawing)]
+    caption = forest_caption(differences_of(cells), cells, spec, of=title.replace(spec.metric, metric_name(spec)))
+    return [Figure("forest.svg", title, drawing, caption)]
 
 
 def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:

@@ -10,16 +10,17 @@ from attnlab.report.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its file name, its title and the SVG."""
+    """A plot: its file name, its title and the SVG. One with a caption is also in the paper; equal captions share a figure."""
 
     file: str
     title: str
     svg: str
+    caption: str = ""
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page; empty parts are left out."""
+    """A section of the page; empty parts are left out. A table with a caption is among the main tables of the paper."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -27,3 +28,4 @@ class PageSection:
     plots: Sequence[Figure] = ()
     table: Table | None = None
     notes: Sequence[str] = ()
+    caption: str = ""

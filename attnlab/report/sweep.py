@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnlab.report.analysis import Analysis, Results
+from attnlab.report.captions import metric_name
 from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
@@ -103,7 +104,12 @@ def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
             direction=spec.direction,
             clip=f"sweep{suffix}",
         )
-        plots.append(Figure(f"sweep{suffix}.svg", title, drawing))
+        caption = (
+            f"{metric_name(spec)[:1].upper()}{metric_name(spec)[1:]} by {hyperparameter_name(spec.estimator.sweep)} "
+            f"({better(spec.direction)}): dots are runs, lines the fitted curves, rings their optima, and bars the 95 % "
+            "intervals of the optima. Crosses are diverged runs."
+        )
+        plots.append(Figure(f"sweep{suffix}.svg", title, drawing, caption))
     return plots
 
 
@@ -177,6 +183,8 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
 class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
     """The curves over a swept hyperparameter, their optima, and cells without one."""
 
+    references = ("wortsman2023",)
+
     def estimate(self, results: Results) -> dict[str, LearningRateCurve] | None:
         """Return cell -> curve, of the cells with a run that has ended."""
         return {cell.name: cell.curve for cell in results.cells if cell.curve} or None
@@ -197,3 +205,7 @@ class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
             _table(results.cells, spec, results.colors),
             list(_notes(curves, spec)),
         )
+
+    def methods(self, estimate: dict[str, LearningRateCurve], results: Results) -> list[str]:
+        """Return the paragraph of the page."""
+        return [describe_sweep(list(estimate.values()), results.spec)]

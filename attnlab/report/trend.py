@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analysis, Results
+from attnlab.report.captions import describe_seeds, interval_clause, metric_name, simultaneous_clause, test_clause
 from attnlab.report.plots.curves import DASHES
 from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
 from attnlab.report.section import Figure, PageSection
@@ -15,6 +16,7 @@ from attnlab.report.wording import (
     count,
     describe_corrections,
     describe_mark,
+    describe_test,
     export_corrections,
     format_both,
     format_change,
@@ -191,8 +193,31 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
     for i, chunk in enumerate(chunks):
         file = f"trend{f'-{i}' if len(chunks) > 1 else ''}.svg"
         drawing = trend_plot(chunk, title=title, note=note, axis=level_noun(spec), margin=spec.margin)
-        figures.append(Figure(file, title, drawing))
+        figures.append(Figure(file, title, drawing, _figure_caption(trends, spec)))
     return figures
+
+
+def _figure_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
+    seeds = describe_seeds([c.difference.interval.n for trend in trends for c in trend.comparisons if c.difference])
+    margin = f"; the band is the margin of equivalence, ±{spec.margin:g}" if spec.margin else ""
+    return f"{_difference_of(trends, spec)}: means over {seeds}, with 95 % t-intervals{margin}."
+
+
+def _difference_of(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
+    where = describe_test([cell for trend in trends for cell in trend.comparisons])
+    return f"Difference in {metric_name(spec)} {where} from the baseline by {level_noun(spec)}"
+
+
+def table_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
+    """Return the caption of the table in a paper."""
+    slopes, levels = [trend.slope for trend in trends if trend.slope], level_noun(spec)
+    seeds = describe_seeds([slope.interval.n for slope in slopes])
+    return (
+        f"{_difference_of(trends, spec)}, and its change per doubling of {levels}: the mean over {seeds} of the slopes of "
+        f"lines over the logarithm of {levels}, {interval_clause(spec, [slope.interval for slope in slopes])}. "
+        f"p: {test_clause(slopes, spec, of='trend', equivalent='steady')}.{simultaneous_clause(slopes)} "
+        "Inconclusive does not mean that the difference stays the same, and nothing is claimed beyond these levels."
+    )
 
 
 def trend_lines(trends: Sequence[Trend], colors: Mapping[str, str]) -> list[TrendLine]:
@@ -292,11 +317,16 @@ class TrendAnalysis(Analysis[list[Trend]]):
             plots=draw_trends(estimate, results.spec, colors=results.colors),
             table=trend_table(estimate, colors=results.colors),
             notes=trend_notes(estimate, results.spec),
+            caption=table_caption(estimate, results.spec),
         )
 
     def summarize(self, summary: Summary, estimate: list[Trend], results: Results) -> Summary:
         """Add a sentence on the trends after the conclusive verdicts."""
         return with_trends(summary, estimate, results.spec)
+
+    def methods(self, estimate: list[Trend], results: Results) -> list[str]:
+        """Return the paragraph and the notes of the page."""
+        return [describe_method(estimate, results.spec), *trend_notes(estimate, results.spec)]
 
     def frames(self, estimate: list[Trend], results: Results) -> dict[str, pandas.DataFrame]:
         """Return the trends in full precision."""

@@ -192,6 +192,7 @@ class FittedOptimum(Estimator):
         heading="{metric} at the optimum",
         measure="{quantity} at the best {hyperparameter} of each cell",
         caption=f"{Words.caption}; at the optimum of the curve fitted over {{sweep}}",
+        summary="mean over {{seeds}} at the optimum of a curve fitted over {sweep}",
         missing="no fitted optimum",
         runs="Runs at each cell's best {hyperparameter} tried.",
     )

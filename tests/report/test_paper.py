@@ -1,5 +1,6 @@
 """Tests of the LaTeX of a study: its escaping, the numbers, marks and bold type of its tables, its figures and references."""
 
+import html
 import re
 import shutil
 import string
@@ -17,17 +18,16 @@ from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, make_page
+from attnlab.report.paper.figures import pages_of, write_pdf
 from attnlab.report.paper.marks import CONDITIONS, FRAGILE, LOST, MARKS, best_cells, legend, mark
 from attnlab.report.paper.references import bibliography, citations, known_entries
-from attnlab.report.paper.tables import compute_columns, effect_columns, trend_columns, verdict_columns
+from attnlab.report.paper.tables import compute_columns, verdict_columns
 from attnlab.report.paper.tabular import MISSING, NUMBER, PaperColumn, tabular
 from attnlab.report.paper.text import breakable, escape
 from attnlab.report.paper.write import write_paper, write_papers
 from attnlab.report.stored import FILE
 from attnlab.report.write import write
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons, summarize_cells
-from attnlab.stats.factorial import estimate_effects
-from attnlab.stats.trend import summarize_trends
 from attnlab.stats.verdict import Correction, Verdict, VerdictKind
 from tests.report.test_estimand import SPEC as RATE_SPEC
 from tests.report.test_estimand import runs as rate_runs
@@ -73,7 +73,7 @@ def programs() -> tuple[StudyInfo, pandas.DataFrame, pandas.DataFrame]:
 
 def written(folder: Path, info: StudyInfo, runs: pandas.DataFrame, curves: pandas.DataFrame) -> Path:
     """Write a paper, and return its folder."""
-    write_paper(folder, make_page(info, runs=runs, curves=curves), curves=curves)
+    write_paper(folder, make_page(info, runs=runs, curves=curves))
     return folder
 
 
@@ -201,20 +201,16 @@ def test_exact_intervals_stand_in_brackets() -> None:
     assert all(match and float(match[1]) <= float(match[2]) for match in ends)
 
 
-def test_effects_of_factors_and_trends_have_tables_of_their_own() -> None:
-    result = estimate_effects(summarize_cells(factorial_runs().to_dict("records"), FACTORIAL.spec), FACTORIAL.spec)  # type: ignore[arg-type]
-    assert result is not None
-    columns, gaps = effect_columns(result)
-    numbers = [parsed(text) for text in column(columns, "difference")]
-    means = [effect.difference.interval.mean for effect in [*result.main, *result.interactions]]
-    assert [number[0] if number else None for number in numbers] == pytest.approx(means, abs=5e-5)
-    assert gaps == [len(result.main)]
+def test_tables_and_plots_of_an_analysis_with_captions_are_those_of_the_paper(tmp_path: Path) -> None:
+    folder = written(tmp_path / "effects", FACTORIAL, factorial_runs(), NO_CURVES)
+    table, figures, methods = ((folder / f"{name}.tex").read_text() for name in ("table", "figures", "methods"))
+    assert table.count("{tabular}") == 2 and "on minus off" in table and r"\cite{holm1979}" in methods
+    assert "main-effects.pdf" in figures and "Cells" in (folder / "appendix.tex").read_text()
     runs, spec = made_up_levels({"no_wo": (0.3, 0.2, 0.1), "basic": (0.1, 0.1, 0.1)}, margin=0.02)
-    trends = summarize_trends(summarize_cells(runs, spec), spec)
-    shown = trend_columns(trends)
-    slope = parsed(column(shown, "per doubling")[0])
-    assert slope and trends[0].slope and slope[0] == pytest.approx(trends[0].slope.interval.mean, abs=5e-5)
-    assert column(shown, "trend")[0] == "shrinks" and {"at 500", "at 1,500", "at 4,500"} <= {c.heading for c in shown}
+    folder = written(tmp_path / "trends", StudyInfo(spec), pandas.DataFrame(runs), NO_CURVES)
+    table = (folder / "table.tex").read_text()
+    assert table.count(r"\begin{tabular}") == 2 and "at 1,500 & at 4,500" in table and "shrinks" in table
+    assert "trend.pdf" in (folder / "figures.tex").read_text()
 
 
 def test_effects_after_lost_runs_are_stated_as_such(tmp_path: Path) -> None:
@@ -232,7 +228,9 @@ def test_the_compute_of_a_cell_counts_all_of_its_runs() -> None:
 def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
     first, again = (written(tmp_path / name, *hostile()) for name in ("first", "again"))
     names = sorted(path.name for path in first.iterdir())
-    assert names == sorted(path.name for path in again.iterdir()) and {"forest.pdf", "curves.pdf", "paper.tex"} <= set(names)
+    assert names == sorted(path.name for path in again.iterdir()) and {"forest.pdf", "learning-curves.pdf", "paper.tex"} <= set(
+        names
+    )
     for name in names:
         content = (first / name).read_bytes()
         assert content == (again / name).read_bytes(), name
@@ -241,7 +239,7 @@ def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_figures_have_the_width_of_one_or_two_columns_and_embedded_fonts(tmp_path: Path) -> None:
     folder = written(tmp_path, INFO, *made_up())
-    for name, inches in (("forest", 3.25), ("curves", 6.75)):
+    for name, inches in (("forest", 3.25), ("learning-curves", 6.75)):
         content = (folder / f"{name}.pdf").read_bytes()
         (width,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+)", content)
         assert float(width) == pytest.approx(72 * inches) and b"/CIDFontType2" in content and b"/FontFile2" in content
@@ -256,7 +254,7 @@ def test_a_paper_states_its_test_seeds_correction_and_interval(tmp_path: Path) -
         "2 to 3 seeds",
         f"Holm's method over {number} comparisons",
         r"95\,\% $t$-interval",
-        r"\pm0.02",
+        r"$\pm$0.02",
     ):
         assert fact in caption, fact
     assert "basic has no queries to rotate" in (folder / "appendix.tex").read_text()
@@ -277,10 +275,40 @@ def test_the_caption_names_the_exact_test_and_cells_that_are_not_compared(tmp_pa
 
 
 def test_figures_of_an_earlier_paper_are_removed_and_other_files_stay(tmp_path: Path) -> None:
-    for name in ("interactions.pdf", "mine.pdf"):
-        (tmp_path / name).touch()
+    (tmp_path / "mine.pdf").touch()
+    written(tmp_path, FACTORIAL, factorial_runs(), NO_CURVES)
+    assert (tmp_path / "interactions.pdf").exists()
     written(tmp_path, INFO, *made_up())
-    assert {path.name for path in tmp_path.glob("*.pdf")} == {"forest.pdf", "curves.pdf", "mine.pdf"}
+    assert {path.name for path in tmp_path.glob("*.pdf")} == {"forest.pdf", "learning-curves.pdf", "mine.pdf"}
+
+
+def test_a_figure_of_the_paper_has_every_shape_of_the_plot(tmp_path: Path) -> None:
+    plot = page().differences[0].svg
+    shown = [re.sub(r"<.*?>", "", text) for text in re.findall(r"<text .*</text>", plot)]
+    write_pdf(tmp_path / "plot.pdf", [plot])
+    artists = drawn(plot)
+    assert [text for text in shown if text] == [
+        html.escape(a.get_text(), quote=False) for a in artists if hasattr(a, "get_text")
+    ]
+    shapes = len(re.findall(r"<(?:line|polyline|polygon|circle|rect|text) ", plot)) - 1  # without the paper
+    assert len(artists) == shapes and [a.get_zorder() for a in artists] == sorted(a.get_zorder() for a in artists)
+
+
+def drawn(plot: str) -> list[Any]:
+    """Return the artists of a plot, in the order of drawing."""
+    from matplotlib.figure import Figure
+
+    from attnlab.report.paper.figures import _draw, _parse
+
+    axes = Figure().add_axes((0, 0, 1, 1))
+    before = set(axes.get_children())
+    _draw(axes, _parse(plot))
+    return [artist for artist in axes.get_children() if artist not in before]
+
+
+def test_plots_that_share_a_figure_are_split_over_pages() -> None:
+    plot = '<svg height="420"/>'  # 3.25 inches
+    assert list(map(len, pages_of([plot] * 7))) == [4, 3] and pages_of(['<svg height="2000"/>']) == [[]]
 
 
 def test_a_study_of_programs_shows_its_command_and_names_no_test_split(tmp_path: Path) -> None:
@@ -341,7 +369,7 @@ def test_a_paper_is_made_from_a_stored_report_without_its_runs(
     printed = capsys.readouterr().out
     assert "reports/made-up/paper/paper.tex" in printed and "plots of the page that are not in the paper" in printed
     folder = tmp_path / "reports" / "made-up"
-    for name in ("table.tex", "figures.tex", "methods.tex", "appendix.tex", "refs.bib", "forest.pdf", "curves.pdf"):
+    for name in ("table.tex", "figures.tex", "methods.tex", "appendix.tex", "refs.bib", "forest.pdf", "learning-curves.pdf"):
         assert (folder / "paper" / name).stat().st_size > 100, name
     (folder / FILE).write_text('{"version": "0.0.1"}')
     with pytest.raises(UserError, match=r"0\.0\.1"):

@@ -12,9 +12,8 @@ from attnlab.report.paper.text import breakable, escape
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import training_pflop
 from attnlab.stats.compare import cell_of
-from attnlab.stats.factorial import FactorialResult
 
-ELSEWHERE = ("Effects", "Trend over", "Learning curves", "Costs", "Methods")  # sections that are tables of the paper, or here
+ELSEWHERE = ("Learning curves", "Costs", "Methods")  # sections that other parts of the paper have
 OF_PROGRAMS = ("values", "env", "files")  # sections of the columns of a study of a program
 
 
@@ -27,13 +26,13 @@ class AppendixSection:
     table: str
 
 
-def appendix_sections(page: Page, result: FactorialResult | None) -> list[AppendixSection]:
-    """Return the sections in reading order; `result` are the effects of a factorial study."""
+def appendix_sections(page: Page, *, with_cells: bool) -> list[AppendixSection]:
+    """Return the sections in reading order; `with_cells` adds the table of cells."""
     spec = page.results.spec
     facts = dict(page.methods)
     software = tuple(breakable(f"{name.capitalize()}: {facts[name]}.") for name in (*ENVIRONMENT, "time") if facts.get(name))
     sections = _hyper_parameters(page)
-    if result is not None:
+    if with_cells:
         columns, _ = verdict_columns(page.cells, spec, {})
         sections.append(AppendixSection("Cells", (), long_table(columns)))
     counted = any(training_pflop(cell) for cell in page.cells)
@@ -42,7 +41,7 @@ def appendix_sections(page: Page, result: FactorialResult | None) -> list[Append
         AppendixSection("Compute", (*about, *software), long_table(compute_columns(page.cells, page.records, spec)))
     )
     for section in page.sections:
-        if section.table is not None and not section.title.startswith(ELSEWHERE):
+        if section.table is not None and not section.caption and section.title not in ELSEWHERE:
             texts = [*section.paragraphs, *section.warnings]
             sections.append(AppendixSection(escape(section.title), tuple(map(breakable, texts)), text_table(section.table)))
     return sections

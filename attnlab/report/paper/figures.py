@@ -1,227 +1,168 @@
-"""The figures of a paper as PDF: differences, effects, trends and learning curves, from the data of the page's plots.
+"""The plots of the page as PDF, each as wide as a column of a paper.
 
-Figures are one or two columns of a paper wide, so that they need no scaling. Fonts are embedded as TrueType, and the files
-have no dates, so that the same study gives the same bytes.
+matplotlib places the shapes and embeds the fonts; the drawing is that of the page. The files have no dates, so that the same
+study gives the same bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
-from attnlab.config.command import CURVE
-from attnlab.report.plots.curves import DASHES, Curve
-from attnlab.report.plots.forest import MARGIN_COLOR, ForestRow, forest_limits
-from attnlab.report.plots.learning import MEAN_WIDTH, NATS, OTHER_NATS, CurvePanel
-from attnlab.report.plots.trend import TrendLine, format_level, trend_limits
+from attnlab.report.plots.svg import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-ONE_COLUMN, TWO_COLUMNS = 3.25, 6.75  # inches
+COLUMN, GAP = 3.25, 0.25  # inches: the width of a plot, and the distance of two plots
 MAX_HEIGHT = 8.5  # inches
-ROW_HEIGHT = 0.31  # inches of one row of a forest plot: its label and its interval
-AXES_MARGIN = 0.62  # inches above and below the rows
-CHARACTERS = 62  # of a label that fits into one column
-PANEL_HEIGHT = 1.9  # inches
-LEGEND_LINE = 0.15  # inches
-SPREAD = 1.2  # of the lines at one level, as a factor
-MAX_CURVES = 12  # in one panel; more cannot be told apart
-MARKERS = "so^Dv"
-INK, FAINT, GRID = "#1A1A1A", "#595959", "#D9D9D9"
+POINTS = 72 * COLUMN / WIDTH  # of one unit of a plot
 STYLE: Any = {
-    "axes.edgecolor": FAINT,
-    "axes.labelsize": 8,
-    "axes.linewidth": 0.6,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 8,
     "axes.unicode_minus": True,
-    "figure.constrained_layout.use": True,
     "font.family": ["STIXGeneral", "DejaVu Sans"],  # both come with matplotlib
-    "font.size": 8,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
+    "lines.scale_dashes": False,
+    "lines.solid_capstyle": "butt",
     "pdf.compression": 6,
     "pdf.fonttype": 42,  # TrueType
     "text.parse_math": False,  # a $ in a name is a dollar
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
 }
+ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-@contextmanager
-def _figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """Yield an empty figure of a size in inches, and write it to `path` as PDF."""
+def height_of(svg: str) -> float:
+    """Return the height of a plot in inches."""
+    return float(_parse(svg).get("height", 0)) * POINTS / 72
+
+
+def pages_of(plots: Sequence[str]) -> list[list[str]]:
+    """Return plots that share a figure in groups that fit on a page; an empty group for a plot that is too high."""
+    if len(plots) == 1:
+        return [[*plots] if height_of(plots[0]) <= MAX_HEIGHT else []]
+    most = 2 * max(1, int(MAX_HEIGHT / max(map(height_of, plots))))
+    return [[*plots[i : i + most]] for i in range(0, len(plots), most)]
+
+
+def write_pdf(path: Path, plots: Sequence[str]) -> None:
+    """Write plots of the page as one PDF: a single plot one column wide, several ones side by side in two columns."""
     import warnings
 
     import matplotlib.figure
 
+    rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
+    heights = [max(map(height_of, row)) for row in rows]
+    width, height = (COLUMN if len(plots) == 1 else 2 * COLUMN + GAP), sum(heights)
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # boxes stand for names in a script that neither font has
-        figure = matplotlib.figure.Figure(figsize=(width, height))
-        yield figure
+        figure, top = matplotlib.figure.Figure(figsize=(width, height)), height
+        for row, tallest in zip(rows, heights, strict=True):
+            for i, svg in enumerate(row):
+                own = height_of(svg)
+                place = (i * (COLUMN + GAP) / width, (top - own) / height, COLUMN / width, own / height)
+                _draw(figure.add_axes(place), _parse(svg))
+            top -= tallest
         figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": "attnlab"})
 
 
-def fits_forest(rows: Sequence[ForestRow]) -> bool:
-    """Return True if a forest plot of these rows fits on a page."""
-    return ROW_HEIGHT * len(rows) + AXES_MARGIN <= MAX_HEIGHT
+def _parse(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg.encode("utf-8", errors="replace"))  # names may have characters that are not text
 
 
-def forest(path: Path, rows: Sequence[ForestRow], *, label: str, direction: str, margin: float | None) -> None:
-    """Draw differences with their intervals, one row each, in one column.
-
-    Args:
-        path: PDF to write.
-        rows: From top to bottom.
-        label: Of the horizontal axis.
-        direction: "min" where a negative difference is better, else "max".
-        margin: Largest difference that counts as equivalent; drawn as a band around zero.
-    """
-    limits = forest_limits(rows, margin)
-    with _figure(path, ONE_COLUMN, ROW_HEIGHT * len(rows) + AXES_MARGIN) as figure:
-        axes = figure.add_subplot()
-        axes.set(xlim=limits, ylim=(len(rows) - 0.45, -0.75), yticks=[])
-        axes.spines["left"].set_visible(False)
-        if margin is not None:
-            axes.axvspan(-margin, margin, color=MARGIN_COLOR, alpha=0.2, linewidth=0)
-        axes.axvline(0, color=INK, linewidth=0.9)
-        for y, row in enumerate(rows):
-            _forest_row(axes, y, row, limits)
-        left, right = ("better", "worse") if direction == "min" else ("worse", "better")
-        axes.set_title(f"← {left}", loc="left", color=FAINT, fontsize=7, pad=2)
-        axes.set_title(f"{right} →", loc="right", color=FAINT, fontsize=7, pad=2)
-        axes.set_xlabel(label)
-        axes.locator_params(axis="x", nbins=6)
+def _draw(axes: Axes, root: ElementTree.Element) -> None:
+    axes.set(xlim=(0, WIDTH), ylim=(float(root.get("height", 0)), 0))
+    axes.axis("off")
+    clips = {}
+    for element in root.iter():
+        if _tag(element) == "clipPath":
+            clips[f"url(#{element.get('id')})"] = [_number(element[0], name) for name in ("x", "y", "width", "height")]
+    for element in root:
+        if _tag(element) == "g":
+            for child in element:
+                _add(axes, child, clip=clips[element.get("clip-path", "")])
+        elif element.get("width") != "100%":  # the paper is white
+            _add(axes, element)
 
 
-def _forest_row(axes: Axes, y: int, row: ForestRow, limits: tuple[float, float]) -> None:
-    """Draw a label, and below it the intervals, the mean and the seeds; arrows at the frame stand for what lies beyond."""
-    inside = axes.get_yaxis_transform()  # horizontal positions as shares of the axes
-    name = row.label if len(row.label) <= CHARACTERS else f"{row.label[: CHARACTERS - 1]}…"
-    place = axes.text(0, y - 0.42, name, transform=inside, fontsize=7.5, va="center", color=INK)
-    place.set_bbox({"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.4})
-    axes.scatter(row.values, [y] * len(row.values), s=9, facecolors="none", edgecolors=row.color, linewidths=0.6, zorder=3)
-    for low, high, width in ((row.outer_low, row.outer_high, 0.7), (row.low, row.high, 1.8)):
-        if low is not None and high is not None:  # the median of runs that diverged has an infinite end
-            shown = [max(low, 2 * limits[0] - limits[1]), min(high, 2 * limits[1] - limits[0])]
-            axes.plot(shown, [y, y], color=row.color, linewidth=width, solid_capstyle="butt", zorder=2)
-    axes.scatter([row.mean], [y], s=16, marker="s", color=row.color, zorder=4)
-    ends = [end for end in (row.mean, row.low, row.high, row.outer_low, row.outer_high) if end is not None]
-    for edge, beyond, marker in ((0, min(ends) < limits[0], "<"), (1, max(ends) > limits[1], ">")):
-        if beyond:
-            axes.scatter([edge], [y], s=14, marker=marker, color=row.color, transform=inside, clip_on=False, zorder=5)
+def _add(axes: Axes, element: ElementTree.Element, *, clip: Sequence[float] | None = None) -> None:
+    """Add a shape to the axes, cut at a rectangle (left, top, width, height) if there is one."""
+    from matplotlib.patches import Rectangle
+
+    artist = _artist(element)
+    if artist is not None:
+        artist.set(clip_on=clip is not None, zorder=len(axes.get_children()))  # in the order of the plot
+        axes.add_artist(artist)
+        if clip is not None:
+            left, top, width, height = clip
+            artist.set_clip_path(Rectangle((left, top), width, height, transform=axes.transData))
 
 
-def trends(path: Path, lines: Sequence[TrendLine], *, labels: tuple[str, str], margin: float | None) -> None:
-    """Draw differences over levels with their intervals, in one column.
+def _artist(element: ElementTree.Element) -> Any:
+    """Return a shape of a plot (`attnlab.report.plots.svg`) as an artist; None for an element that draws nothing."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Circle, Polygon, Rectangle
 
-    Args:
-        path: PDF to write.
-        lines: One for each trend.
-        labels: Of the two axes.
-        margin: Drawn as a band around zero.
-    """
-    levels = sorted({level for line in lines for level, *_ in line.points})
-    limits = trend_limits(lines, margin)
-    entries = len(lines)
-    with _figure(path, ONE_COLUMN, PANEL_HEIGHT + 0.5 + LEGEND_LINE * math.ceil(entries / 2)) as figure:
-        axes = figure.add_subplot()
-        if margin is not None:
-            axes.axhspan(-margin, margin, color=MARGIN_COLOR, alpha=0.2, linewidth=0)
-        axes.axhline(0, color=INK, linewidth=0.9)
-        for i, line in enumerate(lines):
-            shift = SPREAD ** (
-                (i - (entries - 1) / 2) / max(entries - 1, 4)
-            )  # intervals of the same level stand beside each other
-            at = [level * shift for level, *_ in line.points]
-            means = [mean for _, mean, *_ in line.points]
-            axes.plot(
-                at,
-                means,
-                **_line_style(line.color, line.dash),
-                marker=MARKERS[i % len(MARKERS)],
-                markersize=3,
-                label=line.label,
-            )
-            for x, (_, _, low, high) in zip(at, line.points, strict=True):
-                if low is not None and high is not None:
-                    axes.plot([x, x], [low, high], color=line.color, linewidth=1.4, solid_capstyle="butt")
-        axes.set_xscale("log")
-        axes.set(ylim=limits, xlabel=labels[0], ylabel=labels[1])
-        axes.set_xticks(levels, [format_level(level) for level in levels])
-        axes.set_xticks([], minor=True)
-        _legend(figure, axes, entries)
+    get = element.get
+    match _tag(element):
+        case "line":
+            return Line2D(*([_number(element, f"{axis}{i}") for i in (1, 2)] for axis in "xy"), **_stroke(element))
+        case "polyline":
+            return Line2D(*zip(*_points(element), strict=True), **_stroke(element))
+        case "polygon":
+            return Polygon(_points(element), **_fill(element))
+        case "rect":
+            corner = _number(element, "x"), _number(element, "y")
+            return Rectangle(corner, _number(element, "width"), _number(element, "height"), **_fill(element))
+        case "circle":
+            return Circle((_number(element, "cx"), _number(element, "cy")), float(get("r", 0)), **_fill(element))
+        case "text":
+            return _text(element)
+    return None
 
 
-def curves(path: Path, panels: Sequence[CurvePanel]) -> None:
-    """Draw learning curves, in two columns if there are several panels.
+def _text(element: ElementTree.Element) -> Any:
+    from matplotlib.patheffects import withStroke
+    from matplotlib.text import Text
 
-    Args:
-        path: PDF to write.
-        panels: With the same entries in their legends if there are several.
-    """
-    across = min(3, len(panels))
-    down = math.ceil(len(panels) / across)
-    width = ONE_COLUMN if len(panels) == 1 else TWO_COLUMNS
-    names = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    colors = {curve.label: curve.color for panel in reversed(panels) for curve in panel.curves}  # a label has one in all panels
-    dashes = {name: DASHES[i % len(DASHES)] for i, name in enumerate(names)}  # in print, colors alone may look alike
-    legend = LEGEND_LINE * math.ceil(len(names) / _legend_columns(names, width))
-    with _figure(path, width, min(MAX_HEIGHT, PANEL_HEIGHT * down + 0.15 + legend)) as figure:
-        grid = [figure.add_subplot(down, across, i + 1) for i in range(len(panels))]
-        for axes, panel in zip(grid, panels, strict=True):
-            for curve in panel.curves:
-                _curve(axes, curve, colors[curve.label], dashes[curve.label])
-            axes.set_ylim(panel.limits)
-            axes.set_xlabel("step")
-            axes.set_ylabel(
-                f"{panel.metric.removeprefix(CURVE).replace('_', ' ')}{' (nats)' if panel.unit in (NATS, OTHER_NATS) else ''}"
-            )
-            axes.set_title(panel.panel, pad=3)
-            axes.locator_params(axis="x", nbins=5)
-            axes.grid(axis="y", color=GRID, linewidth=0.5)
-            axes.set_axisbelow(True)
-        handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-        columns = _legend_columns(names, width)
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, handlelength=1.8)
+    get = element.get
+    halo = [withStroke(linewidth=float(get("stroke-width", 0)) * POINTS, foreground=get("stroke"))] if get("stroke") else None
+    return Text(
+        _number(element, "x"),
+        _number(element, "y"),
+        element.text or "",
+        fontsize=float(get("font-size", 0)) * POINTS,
+        color=get("fill"),
+        weight=get("font-weight"),
+        ha=ANCHORS[get("text-anchor", "start")],
+        va="baseline",
+        path_effects=halo,
+    )
 
 
-def _curve(axes: Axes, curve: Curve, color: str, dash: str) -> None:
-    steps, values = zip(*curve.points, strict=True) if curve.points else ((), ())
-    style = _line_style(color, dash)
-    width = style["linewidth"] * curve.width / MEAN_WIDTH  # incomplete runs are thin
-    axes.plot(steps, values, **style | {"linewidth": width}, label=curve.label)
-    if len(curve.band) > 1:
-        at, lows, highs = zip(*curve.band, strict=True)
-        axes.fill_between(at, lows, highs, color=color, alpha=0.15, linewidth=0)
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
 
 
-def _line_style(color: str, dash: str) -> dict[str, Any]:
-    """Return the style of a line from that of an SVG drawing."""
-    lengths = [float(length) / 2 for length in dash.split()]
-    return {"color": color, "linewidth": 1.1, "linestyle": (0, lengths) if lengths else "-"}
+def _number(element: ElementTree.Element, name: str) -> float:
+    return float(element.get(name, math.nan))
 
 
-def _legend_columns(names: Sequence[str], width: float) -> int:
-    """Return the number of legend entries beside each other that fit into a width in inches."""
-    widest = 0.4 + 0.052 * max(map(len, names), default=1)
-    return max(1, min(len(names), int(width / widest)))
+def _points(element: ElementTree.Element) -> list[tuple[float, ...]]:
+    return [tuple(map(float, point.split(","))) for point in element.get("points", "").split()]
 
 
-def _legend(figure: Figure, axes: Axes, entries: int) -> None:
-    if entries > 1:
-        handles, names = axes.get_legend_handles_labels()
-        columns = _legend_columns(names, ONE_COLUMN)
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, handlelength=2.2)
+def _stroke(element: ElementTree.Element) -> dict[str, Any]:
+    """Return the style of a line."""
+    dashes = [float(length) * POINTS for length in element.get("stroke-dasharray", "").split()]
+    style = {"color": element.get("stroke"), "linewidth": _number(element, "stroke-width") * POINTS}
+    return {**style, "alpha": float(element.get("stroke-opacity", 1)), "linestyle": (0, dashes) if dashes else "-"}
 
 
-def paper_panels(panels: Sequence[CurvePanel]) -> list[CurvePanel]:
-    """Return the panels of one figure: the metric and the loss side by side, or of many cells those of the metric alone."""
-    faceted = [panel for panel in panels if panel.panel]
-    return [panel for panel in faceted if panel.metric == faceted[0].metric] or list(panels)
+def _fill(element: ElementTree.Element) -> dict[str, Any]:
+    """Return the style of an area, with its outline if it has one."""
+    from matplotlib.colors import to_rgba
+
+    fill, stroke = element.get("fill", "none"), element.get("stroke", "none")
+    face = "none" if fill == "none" else to_rgba(fill, float(element.get("fill-opacity", 1)))
+    return {"facecolor": face, "edgecolor": stroke, "linewidth": float(element.get("stroke-width", 0)) * POINTS}

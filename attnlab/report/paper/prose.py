@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnlab.config.command import CURVE
-from attnlab.planning.factorial import describe_design
+from attnlab.report.captions import (
+    describe_seeds,
+    differences_of,
+    interval_clause,
+    metric_name,
+    simultaneous_clause,
+    test_clause,
+)
 from attnlab.report.control import control_notes
-from attnlab.report.factorial import describe_omissions, error_notes
 from attnlab.report.margin import margin_notes
 from attnlab.report.methods import values_text
 from attnlab.report.page import Page
 from attnlab.report.paper.marks import legend
-from attnlab.report.paper.references import Citation
-from attnlab.report.paper.text import breakable, escape, sentences
-from attnlab.report.plots.learning import OTHER_NATS, CurvePanel
+from attnlab.report.paper.references import Citation, cite
+from attnlab.report.paper.text import breakable, escape, sentences, typeset
 from attnlab.report.verdicts import note_on_batches
-from attnlab.report.wording import better, count, describe_baselines, describe_test, describe_verdict, level_noun
+from attnlab.report.wording import better, count, describe_baselines, describe_test, describe_verdict
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.factorial import FactorialResult
-from attnlab.stats.paired import Difference, Interval
-from attnlab.stats.simultaneous import hides_correction
-from attnlab.stats.trend import Trend
+from attnlab.stats.paired import Difference
 from attnlab.stats.verdict import VerdictKind
 
 MODEL = {"model.depth": "depth", "model.dim": "width", "model.heads": "heads"}
@@ -39,70 +40,18 @@ TRAINING = {
 }
 
 
-def metric_name(spec: ComparisonSpec) -> str:
-    """Return the metric's name as words."""
-    return spec.metric.replace("_", " ")
-
-
-def differences_of(cells: Sequence[CellSummary]) -> list[Difference]:
-    """Return the differences of a table."""
-    return [cell.difference for cell in comparisons(cells) if cell.difference is not None]
-
-
-def describe_seeds(numbers: Sequence[int]) -> str:
-    """Return numbers of seeds as in "3 seeds" or "2 to 5 seeds"."""
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    return count(low, "seed") if low == high else f"{low} to {high} seeds"
-
-
-def _interval_clause(spec: ComparisonSpec, intervals: Iterable[Interval | None], *, whose: str = "its") -> str:
-    """Return what stands after a value: the interval of that kind, or that there is none."""
-    if all(interval is None or interval.low is None for interval in intervals):
-        return "(no interval)"
-    if spec.estimator.is_exact:
-        return f"with {whose} exact 95\\,\\% interval over seeds in brackets"
-    return f"$\\pm$ half the width of {whose} 95\\,\\% $t$-interval over seeds"
-
-
-def _interval_of(differences: Iterable[Difference], spec: ComparisonSpec) -> str:
-    return _interval_clause(spec, [difference.interval for difference in differences], whose="the")
-
-
-def _looks_clause(spec: ComparisonSpec) -> str:
-    return f" and for {spec.looks.count} looks at the data" if spec.looks and spec.looks.count > 1 else ""
-
-
-def _test_clause(differences: Sequence[Difference], spec: ComparisonSpec, *, of: str) -> str:
-    """Return the test, the equivalence test if there is one, and the correction."""
-    if all(difference.p is None for difference in differences):
-        return "no test, for want of seeds"
-    moderated = any(difference.interval.prior for difference in differences)
-    test = spec.estimator.words.test or f"two-sided {'moderated ' if moderated else ''}paired $t$-test"
-    equivalence = spec.margin is not None and spec.estimator.has_equivalence
-    margin = f" (rows marked $\\approx$: two one-sided tests against the margin $\\pm{spec.margin:g}$)" if equivalence else ""
-    number = max((difference.comparisons for difference in differences), default=0)
-    return f"{test} over seeds{margin}, corrected by Holm's method over {count(number, of)}{_looks_clause(spec)}"
-
-
-def _simultaneous_clause(differences: Sequence[Difference]) -> str:
-    if not any(map(hides_correction, differences)):
-        return ""
-    return (
-        "\\ddag: simultaneous (Bonferroni) interval, shown where the 95\\,\\% interval alone excludes zero without a verdict."
-    )
-
-
 def verdict_caption(cells: Sequence[CellSummary], spec: ComparisonSpec, *, has_bold: bool, has_scores: bool) -> str:
     """Return the caption of the main table."""
     differences = differences_of(cells)
     seeds = describe_seeds([cell.seeds for cell in cells if cell.seeds])
-    where = f" at the optimum of a curve fitted over {spec.sweep}" if spec.sweep else ""
-    opening = f"{_tested(cells, spec)}{where} ({better(spec.direction)}): {spec.estimator.words.summary.format(seeds=seeds)}"
-    texts = [f"{escape(opening)} {_interval_clause(spec, [cell.estimate or cell.value for cell in cells])}."]
+    opening = f"{_tested(cells, spec)} ({better(spec.direction)}): {spec.estimator.words.summary.format(seeds=seeds)}"
+    interval = interval_clause(spec, [cell.estimate or cell.value for cell in cells], whose="its")
+    texts = [typeset(f"{opening} {interval}.")]
     if differences:
-        texts.append(f"Difference: {spec.estimator.words.difference}, paired by seed, {_interval_of(differences, spec)}.")
-        texts.append(f"$p$: {_test_clause(differences, spec, of='comparison')}.")
-        texts.append(_simultaneous_clause(differences))
+        interval = interval_clause(spec, [difference.interval for difference in differences])
+        test = test_clause(differences, spec, of="comparison", equivalent="rows marked ≈")
+        clauses = f"Difference: {spec.estimator.words.difference}, paired by seed, {interval}. p: {test}."
+        texts.append(typeset(clauses + simultaneous_clause(differences)))
         texts.append(f"Verdicts at the 5\\,\\% level: {legend(cell.verdict for cell in comparisons(cells))}")
         texts.append(_not_compared(cells))
     if has_bold:
@@ -131,96 +80,24 @@ def _tested(cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
     return f"{name[:1].upper()}{name[1:]} {describe_test(cells)}"
 
 
-def effects_caption(result: FactorialResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
-    """Return the caption of the table of effects."""
-    differences = [effect.difference for effect in result.effects]
-    seeds = describe_seeds([len(effect.values) for effect in result.effects])
-    main = _test_clause([effect.difference for effect in result.main], spec, of="main effect")
-    texts = [
-        f"Effects of {count(len(result.design.factors), 'factor')} on {escape(metric_name(spec))} "
-        f"{describe_test(cells)} ({better(spec.direction)}), on minus off: least-squares estimates over {seeds} "
-        f"{_interval_of(differences, spec)}.",
-        f"$p$: {main.replace('moderated paired ', '').replace('paired ', '')}; interactions are corrected separately.",
-        _simultaneous_clause(differences),
-        f"Verdicts at the 5\\,\\% level, on a factor that is on: {legend(effect.verdict for effect in result.effects)}",
-        "Effects in parentheses are aliased: estimate and verdict belong to the sum."
-        if any(e.aliases for e in result.effects)
-        else "",
-    ]
-    return sentences(*texts)
-
-
-def trends_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
-    """Return the caption of the table of trends."""
-    slopes = [trend.slope for trend in trends if trend.slope]
-    seeds = describe_seeds([slope.interval.n for slope in slopes])
-    levels, where = escape(level_noun(spec)), describe_test([cell for trend in trends for cell in trend.comparisons])
-    return sentences(
-        f"Difference in {escape(metric_name(spec))} {where} from the baseline by {levels}, and its change per doubling of "
-        f"{levels}: the mean over {seeds} of the slopes of lines over the logarithm of {levels}, "
-        f"{_interval_of(slopes, spec)}.",
-        f"$p$: {_test_clause(slopes, spec, of='trend')}.".replace("(rows marked $\\approx$:", "(steady:"),
-        _simultaneous_clause(slopes),
-        "Inconclusive does not mean that the difference stays the same, and nothing is claimed beyond these levels.",
-    )
-
-
-def forest_caption(differences: Sequence[Difference], cells: Sequence[CellSummary], spec: ComparisonSpec, *, of: str) -> str:
-    """Return the caption of a plot of differences or effects; `of` describes them."""
-    seeds = describe_seeds([difference.interval.n for difference in differences])
-    number = max((difference.comparisons for difference in differences), default=1)
-    kind = "exact intervals" if spec.estimator.is_exact else "$t$-intervals"
-    lines = f", thick lines 95\\,\\% {kind} over seeds" if any(d.interval.low is not None for d in differences) else ""
-    lines += f", thin lines simultaneous intervals (Bonferroni over {number})" if lines and number > 1 else ""
-    rings = "; rings are single seeds" if spec.estimator.in_unit else ""
-    margin = f"; the band is the margin of equivalence, $\\pm{spec.margin:g}$" if spec.margin else ""
-    return (
-        f"{of} {describe_test(cells)}, over {seeds}. Squares are estimates{lines}{rings}{margin}. "
-        "Arrows point to what lies beyond the axis."
-    )
-
-
-def trend_figure_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
-    """Return the caption of the plot of differences over levels."""
-    seeds = describe_seeds([c.difference.interval.n for trend in trends for c in trend.comparisons if c.difference])
-    where = describe_test([cell for trend in trends for cell in trend.comparisons])
-    margin = f"; the band is the margin of equivalence, $\\pm{spec.margin:g}$" if spec.margin else ""
-    of, levels = escape(metric_name(spec)), escape(level_noun(spec))
-    return f"Difference in {of} {where} from the baseline by {levels}: means over {seeds}, with 95\\,\\% $t$-intervals{margin}."
-
-
-def curves_caption(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> str:
-    """Return the caption of the learning curves of some panels."""
-    named = {f"valid/{spec.metric}": f"{metric_name(spec)} on the validation split", "train/loss": "training loss"}
-    shown = " and ".join(dict.fromkeys(named.get(p.metric, f"{p.metric.removeprefix(CURVE)}, {p.unit}") for p in panels))
-    other = " Losses are per token, of different tokens, and not comparable." if OTHER_NATS in {p.unit for p in panels} else ""
-    where = f" Runs at each cell's best {spec.sweep} tried." if spec.sweep else ""
-    return escape(
-        f"Learning curves: {shown}. Lines are means over seeds, bands the range of the seeds, and thin lines incomplete runs."
-        f" The axis leaves out early values.{where}{other}"
-    )
-
-
-def methods_paragraphs(page: Page, cited: Sequence[Citation], result: FactorialResult | None) -> tuple[list[str], list[str]]:
-    """Return the paragraphs on methods as LaTeX, and the keys of the cited tests."""
+def methods_paragraphs(page: Page, cited: Sequence[Citation]) -> tuple[list[str], list[str]]:
+    """Return the paragraphs on methods as LaTeX, and the references that they cite: keys or BibTeX entries."""
     spec, cells, records = page.results.spec, page.cells, page.records
-    differences = [effect.difference for effect in result.effects] if result else differences_of(cells)
-    statistics, keys = _statistics(differences, spec, result)
-    notes = [*(describe_omissions(result) if result else []), *margin_notes(cells, spec), *control_notes(cells, spec)]
+    analyses = [(breakable(" ".join(texts)), references) for texts, references in page.analyzed.methods()]
+    statistics, keys = _statistics(differences_of(cells), spec, is_all=not analyses)
+    notes = [*margin_notes(cells, spec), *control_notes(cells, spec)]
     return [
-        sentences(_design(page, result), _classes(cited), _training(records, spec), escape(_seeds(records)), _pairs(cells)),
+        sentences(_design(page), _classes(cited), _training(records, spec), escape(_seeds(records)), _pairs(cells)),
         sentences(*statistics, *map(breakable, notes)),
+        *(f"{text.removesuffix('.')}{cite(references)}." for text, references in analyses),
         sentences(*map(breakable, (*page.summary.records, *page.warnings)), _compute(page)),
-    ], keys
+    ], [*keys, *(key for _, references in analyses for key in references)]
 
 
-def _design(page: Page, result: FactorialResult | None) -> str:
+def _design(page: Page) -> str:
     spec, cells = page.results.spec, page.cells
-    if result is not None:
-        design = result.design
-        return breakable(f"The study crosses {count(len(design.factors), 'factor')}: {describe_design(design)}.")
     baselines = list(dict.fromkeys(cell.baseline for cell in comparisons(cells) if cell.difference))
-    text = f"We compare {count(len(cells), 'cell')}"
+    text = f"{'We compare' if baselines else 'The study has'} {count(len(cells), 'cell')}"
     text += f" over {' and '.join(spec.axes)}" if spec.axes else ""
     if len(baselines) == 1:
         text += f", each with the baseline {baselines[0]}"
@@ -234,8 +111,7 @@ def _classes(cited: Sequence[Citation]) -> str:
     """Return the classes of the study with their citations."""
     groups: dict[str, list[str]] = {}
     for citation in cited:
-        cite = f"~\\cite{{{','.join(citation.entries)}}}" if citation.entries else ""
-        groups.setdefault(citation.kind, []).append(f"{breakable(citation.name)}{cite}")
+        groups.setdefault(citation.kind, []).append(f"{breakable(citation.name)}{cite(citation.entries.values())}")
     texts = [f"{kind if len(names) == 1 else f'{kind}s'} {', '.join(names)}" for kind, names in groups.items()]
     return f"{'; '.join(texts)[:1].upper()}{'; '.join(texts)[1:]}." if texts else ""
 
@@ -259,31 +135,20 @@ def _pairs(cells: Sequence[CellSummary]) -> str:
     return breakable(note_on_batches(cells)) if differences_of(cells) else ""
 
 
-def _statistics(
-    differences: Sequence[Difference], spec: ComparisonSpec, result: FactorialResult | None
-) -> tuple[list[str], list[str]]:
-    """Return sentences on the tests, and the keys that they cite."""
+def _statistics(differences: Sequence[Difference], spec: ComparisonSpec, *, is_all: bool) -> tuple[list[str], list[str]]:
+    """Return sentences on the tests, and the keys that they cite; `is_all`: no analysis describes others."""
     if all(difference.p is None for difference in differences):
-        return ["No cells are compared by a test."], []
+        return ["No cells are compared by a test."] if is_all else [], []
     priors = [difference.interval.prior for difference in differences if difference.interval.prior]
-    family = "main effects, and separately over all interactions," if result else "comparisons"
     level = "5\\,\\%" if spec.margin is None else "5\\,\\% each for a difference and for equivalence"
-    if not spec.estimator.is_exact:
-        what = (
-            "Effects are least-squares estimates with seeds as blocks, tested over seeds"
-            if result
-            else "Differences are paired by seed and tested"
-        )
-        texts, keys = [f"{what} by two-sided $t$-tests, with 95\\,\\% $t$-intervals."], []
+    if spec.estimator.words.test_note:
+        keys = [*spec.estimator.references]
+        texts = [f"The test is {escape(spec.estimator.words.test_note)}{cite(keys)}."]
+    else:
+        texts, keys = ["Differences are paired by seed and tested by two-sided $t$-tests, with 95\\,\\% $t$-intervals."], []
         if any(difference.p is not None and difference.interval.sd == 0 for difference in differences):
             texts.append("A difference that is the same in all seeds is tested by its sign.")
-    else:
-        texts, keys = [f"The test is {escape(spec.estimator.words.test_note)}."], [*spec.estimator.references]
-        if keys:
-            texts[0] = f"{texts[0][:-1]}~\\cite{{{','.join(keys)}}}."
-    if result and result.errors:
-        texts.append(escape(" ".join(error_notes(result))))
-    elif priors:
+    if priors:
         degrees = count(priors[0].degrees_of_freedom, "degree")
         texts.append(
             "In the test of the table, variances are moderated~\\cite{smyth2004}: each is averaged with the mean of all, which "
@@ -291,7 +156,7 @@ def _statistics(
             "5\\,\\%; $p$ is the larger of the two $p$-values."
         )
         keys.append("smyth2004")
-    texts.append(f"$p$-values are corrected by Holm's method~\\cite{{holm1979}} over all {family} at a level of {level}.")
+    texts.append(f"$p$-values are corrected by Holm's method~\\cite{{holm1979}} over all comparisons at a level of {level}.")
     keys.append("holm1979")
     if spec.margin is not None and spec.estimator.has_equivalence:
         texts.append(f"Equivalence within $\\pm{spec.margin:g}$ is shown by two one-sided tests~\\cite{{schuirmann1987}}.")
@@ -303,12 +168,6 @@ def _statistics(
             "looks~\\cite{pocock1977,jennison1991}."
         )
         keys += ["pocock1977", "jennison1991"]
-    if spec.sweep is not None:
-        texts.append(
-            f"Cells are trained at each {breakable(spec.sweep)} with every seed, and compared at the optima of curves fitted "
-            "over its logarithm~\\cite{wortsman2023}; tests and intervals include the uncertainty of the optima."
-        )
-        keys.append("wortsman2023")
     return texts, keys
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from attnlab.config.axes import LAYERS
 from attnlab.config.comparability import is_program_test
 from attnlab.config.types import WITH
+from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS, Registry
 from attnlab.stats.records import is_present
 
@@ -80,7 +81,15 @@ def _entry(reference: str) -> tuple[str, str]:
     """Return the key and the BibTeX entry of a reference of a class, which is one or the other."""
     if (own := re.match(r"\s*@\w+\s*\{\s*([^\s,]+)", reference)) is not None:
         return own[1], reference.strip()
+    if reference not in known_entries():
+        raise UserError(f"expected a BibTeX entry or a key of references.bib, got {reference!r}", "references")
     return reference, known_entries()[reference]
+
+
+def cite(references: Iterable[str]) -> str:
+    """Return a citation of references as LaTeX, with the space before it; "" for none."""
+    keys = ",".join(_entry(reference)[0] for reference in references)
+    return f"~\\cite{{{keys}}}" if keys else ""
 
 
 @lru_cache
@@ -97,9 +106,9 @@ def bibliography(cited: Sequence[Citation], keys: Iterable[str]) -> str:
 
     Args:
         cited: The classes of the study.
-        keys: Further keys of `known_entries`, for the tests.
+        keys: Further keys of `known_entries` or BibTeX entries, for the tests.
     """
     entries = {key: entry for citation in cited for key, entry in citation.entries.items()}
-    entries |= {key: known_entries()[key] for key in keys}
+    entries |= dict(map(_entry, keys))
     head = '% "others" stands for authors that attnlab does not list, arXiv for the venue: complete the entries.'
     return "\n\n".join([head, *entries.values()]) + "\n"

@@ -1,4 +1,4 @@
-"""The columns of a paper's tables: verdicts, effects of factors, trends, and the compute of each cell."""
+"""The columns of a paper's tables: verdicts, and the compute of each cell."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from typing import Any
 from attnlab._util.cost_metrics import CostMetric, shown_in, significant
 from attnlab._util.run_state import RunState
 from attnlab.report.control import plot_label
-from attnlab.report.factorial import name_with_aliases
 from attnlab.report.methods import total_seconds
 from attnlab.report.paper.marks import best_cells, mark
 from attnlab.report.paper.tabular import MISSING, PaperColumn, bold, decimals, number
 from attnlab.report.paper.text import breakable, escape
-from attnlab.report.plots.trend import format_level
-from attnlab.report.trend import describe_kind
 from attnlab.report.verdicts import present_costs, training_pflop
-from attnlab.report.wording import (
-    SIMULTANEOUS_MARK,
-    consistent,
-    describe_corrections,
-)
+from attnlab.report.wording import SIMULTANEOUS_MARK, consistent
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
-from attnlab.stats.factorial import FactorialResult
 from attnlab.stats.paired import NO_NUMBER, Difference, Interval
-from attnlab.stats.trend import Trend, TrendKind
 from attnlab.stats.verdict import p_of_verdict
 from attnlab.tracking.artifacts import ReferenceScore
 
@@ -138,44 +129,6 @@ def _cost_column(metric: CostMetric, cells: Sequence[str]) -> PaperColumn:
     if metric.unit and metric.heading.endswith(metric.unit):
         return PaperColumn(metric.heading.removesuffix(metric.unit).strip(), cells, metric.unit)
     return PaperColumn(metric.heading, cells)
-
-
-def effect_columns(result: FactorialResult) -> tuple[list[PaperColumn], list[int]]:
-    """Return the columns of the effects of a factorial study, and the number of the row of its first interaction."""
-    effects = [*result.main, *result.interactions]
-    columns = [PaperColumn("effect", [escape(name_with_aliases(effect)) for effect in effects], is_number=False)]
-    columns += _difference_columns([effect.difference for effect in effects])
-    columns.append(PaperColumn("verdict", [mark(effect.verdict) for effect in effects]))
-    return columns, [len(result.main)] if result.main and result.interactions else []
-
-
-def trend_columns(trends: Sequence[Trend]) -> list[PaperColumn]:
-    """Return the columns of the differences by level, of their slopes, and of the outcomes."""
-    levels = sorted({level for trend in trends for level in trend.levels})
-    columns = [PaperColumn("cell", [breakable(trend.name) for trend in trends], is_number=False)]
-    if len({trend.baseline for trend in trends}) > 1:
-        columns.append(PaperColumn("compared with", [breakable(trend.baseline) for trend in trends], is_number=False))
-    for level in levels:
-        found = [next((c for at, c in zip(t.levels, t.comparisons, strict=True) if at == level), None) for t in trends]
-        intervals = [cell.difference.interval if cell and cell.difference else None for cell in found]
-        columns.append(_signed(f"at {format_level(level)}", intervals))
-    slopes = [consistent(trend.slope) if trend.slope else None for trend in trends]
-    columns.append(_signed("per doubling", [slope.interval if slope else None for slope in slopes]))
-    marks = [escape(SIMULTANEOUS_MARK) if slope is not t.slope else "" for slope, t in zip(slopes, trends, strict=True)]
-    columns += [PaperColumn("", marks, is_number=False)] if any(marks) else []
-    columns.append(PaperColumn("p (Holm)", [_p_cell(trend.p_value) for trend in trends]))
-    words = [
-        ", ".join([trend.kind.value, *describe_corrections(trend.kind, trend.corrections)])
-        if trend.kind is TrendKind.INCONCLUSIVE
-        else describe_kind(trend)
-        for trend in trends
-    ]
-    return [*columns, PaperColumn("trend", [breakable(word) for word in words], is_number=False)]
-
-
-def _signed(heading: str, intervals: Sequence[Interval | None]) -> PaperColumn:
-    digits = decimals([interval.half_width for interval in intervals if interval])
-    return PaperColumn(heading, _interval_cells(intervals, digits, sign=True))
 
 
 def compute_columns(

@@ -29,6 +29,7 @@ class PaperColumn:
     cells: Sequence[str]
     unit: str = ""
     is_number: bool = True
+    spec: str = "l"  # of a column of text
 
 
 def decimals(half_widths: Sequence[float | None], *, least: int = 4) -> int:
@@ -49,6 +50,16 @@ def number(value: float, digits: int, *, half_width: float | None = None, sign: 
 def bold(cell: str) -> str:
     """Return a number in bold."""
     return rf"\bfseries {cell}"
+
+
+def page_columns(table: Table) -> list[PaperColumn]:
+    """Return the columns of a table of the page; numbers are aligned to the right."""
+    return [
+        PaperColumn(
+            column.heading, [breakable(row.cells[i]) for row in table.rows], is_number=False, spec="lr"[not column.is_text]
+        )
+        for i, column in enumerate(table.columns)
+    ]
 
 
 def tabular(columns: Sequence[PaperColumn], *, gaps: Sequence[int] = ()) -> str:
@@ -90,7 +101,7 @@ def _column_format(column: PaperColumn) -> str:
     """Return the format of a column: wide enough for the signs, digits and uncertainties of all its numbers."""
     matches = [match for cell in column.cells if (match := NUMBER.fullmatch(cell))]
     if not column.is_number or not matches:
-        return "c" if column.is_number else "l"
+        return "c" if column.is_number else column.spec
     comparator = "<" if any(match["comparator"] for match in matches) else ""
     sign = "+" if any(match["sign"] for match in matches) else ""
     whole = max(len(match["whole"]) for match in matches)

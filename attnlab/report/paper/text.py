@@ -72,6 +72,11 @@ def breakable(text: str) -> str:
     return re.sub(r"(\\_|[.=/:,+])(?=[A-Za-z])", r"\1\\allowbreak{}", escape(text))
 
 
+def typeset(text: str) -> str:
+    """Return text about statistics as LaTeX: a t in italics, and a thin space before the sign of per cent."""
+    return re.sub(r"(\d) \\%", r"\1\\,\\%", re.sub(r"\bt-(?=test|interval)", "$t$-", re.sub(r"\bp:", "$p$:", breakable(text))))
+
+
 def sentences(*texts: str) -> str:
     """Join sentences that are LaTeX already, without the empty ones."""
     return " ".join(text for text in texts if text)

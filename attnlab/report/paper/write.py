@@ -5,33 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.report.factorial import effect_rows
-from attnlab.report.figures import cell_colors, difference_rows, differences_title
+from attnlab.report.captions import differences_of
 from attnlab.report.index import load_index
 from attnlab.report.page import Page, make_page
-from attnlab.report.paper import figures, prose
+from attnlab.report.paper import prose
 from attnlab.report.paper.appendix import appendix_sections
+from attnlab.report.paper.figures import pages_of, write_pdf
 from attnlab.report.paper.references import Citation, bibliography, citations
-from attnlab.report.paper.tables import effect_columns, trend_columns, verdict_columns
-from attnlab.report.paper.tabular import tabular
-from attnlab.report.paper.text import escape, label
-from attnlab.report.plots.learning import learning_panels
+from attnlab.report.paper.tables import verdict_columns
+from attnlab.report.paper.tabular import page_columns, tabular
+from attnlab.report.paper.text import escape, label, typeset
 from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.report.render import render
+from attnlab.report.section import Figure, PageSection
 from attnlab.report.stored import FILE, load
-from attnlab.report.trend import trend_lines
-from attnlab.report.wording import count, level_noun
-from attnlab.stats.compare import runs_at_best
-from attnlab.stats.factorial import FactorialResult
-
-if TYPE_CHECKING:
-    import pandas
 
 FOLDER, DOCUMENT = "paper", "paper.tex"
-FIGURES = ("forest", "main-effects", "interactions", "trend", "curves")
+CREATOR = b"/Creator (attnlab)"
 MAX_NAMED = 6  # plots and classes named in a printed line
 
 
@@ -68,26 +60,26 @@ def write_papers(folder: Path) -> list[Paper]:
         raise UserError(f"expected a report with {FILE}, got none", str(folder))
     stored = load(folder)
     page = make_page(stored["info"], runs=stored["runs"], curves=stored["curves"])
-    return [write_paper(folder / FOLDER, page, curves=stored["curves"])]
+    return [write_paper(folder / FOLDER, page)]
 
 
-def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
+def write_paper(folder: Path, page: Page) -> Paper:
     """Write the paper of one study.
 
     Args:
         folder: Created if missing; figures of an earlier paper are removed.
         page: The study's page.
-        curves: As `attnlab.load_curves` returns them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in FIGURES:
-        (folder / f"{stale}.pdf").unlink(missing_ok=True)
+    for earlier in folder.glob("*.pdf"):
+        if CREATOR in earlier.read_bytes():
+            earlier.unlink()
     cited = citations(page.records)
-    effects: FactorialResult | None = page.analyzed.results.estimates.get("factorial")
-    result = None if effects is None or effects.problem else effects
-    tables = _tables(page, result)
-    drawn, notes = _figures(folder, page, result, curves)
-    paragraphs, keys = prose.methods_paragraphs(page, cited, result)
+    captioned = [section for section in page.sections if section.caption]
+    with_cells = bool(differences_of(page.cells)) or not captioned
+    tables = _tables(page, captioned, with_cells=with_cells)
+    drawn, notes = _figures(folder, page)
+    paragraphs, keys = prose.methods_paragraphs(page, cited)
     references = bibliography(cited, keys)
     fields = {
         "study": escape(page.name),
@@ -95,7 +87,7 @@ def write_paper(folder: Path, page: Page, *, curves: pandas.DataFrame) -> Paper:
         "figures": drawn,
         "paragraphs": paragraphs,
         "has_references": "@" in references,
-        "sections": appendix_sections(page, result),
+        "sections": appendix_sections(page, with_cells=not with_cells),
     }
     for name in ("table", "figures", "methods", "appendix", "paper"):
         _write(folder / f"{name}.tex", render(f"paper-{name}.tex.j2", fields))
@@ -107,75 +99,40 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def _tables(page: Page, result: FactorialResult | None) -> list[Float]:
-    spec, cells, trends = page.results.spec, page.cells, page.results.trends
-    tables = []
-    if result is not None:
-        columns, gaps = effect_columns(result)
-        caption = prose.effects_caption(result, cells, spec)
-        tables.append(Float(label("tab", page.name, "effects"), caption, tabular(columns, gaps=gaps)))
-    else:
+def _tables(page: Page, captioned: Sequence[PageSection], *, with_cells: bool) -> list[Float]:
+    spec, cells, tables = page.results.spec, page.cells, []
+    if with_cells:
         scores = matching_scores(page.info.reference_scores, page.records, metric=spec.metric)
         columns, gaps = verdict_columns(cells, spec, dict(zip(labels(scores), scores, strict=True)))
         has_bold = any(r"\bfseries" in text for column in columns for text in column.cells)
         caption = prose.verdict_caption(cells, spec, has_bold=has_bold, has_scores=bool(scores))
         tables.append(Float(label("tab", page.name), caption, tabular(columns, gaps=gaps)))
-    if trends:
-        caption = prose.trends_caption(trends, spec)
-        tables.append(Float(label("tab", page.name, "trends"), caption, tabular(trend_columns(trends))))
+    for section in captioned:
+        if section.table is not None:
+            name = label("tab", page.name, section.title.lower())
+            tables.append(Float(name, typeset(section.caption), tabular(page_columns(section.table))))
     return tables
 
 
-def _figures(
-    folder: Path, page: Page, result: FactorialResult | None, curves: pandas.DataFrame
-) -> tuple[list[Float], list[str]]:
-    """Draw the figures; return them, and lines on the plots of the page that are left out."""
-    spec, cells = page.results.spec, page.cells
-    colors = cell_colors(cells)
-    drawn: list[Float] = []
-    notes, covered = [], ["forest", "main-effects", "interactions", "trend"]
-    direction = spec.estimator.difference_direction
-    rows = difference_rows(cells, spec, colors)
-    title = differences_title(cells, spec).replace(spec.metric, prose.metric_name(spec)) if rows else ""
-    forests = {"forest": (title, rows, prose.differences_of(cells))}
-    if result is not None:
-        groups = {"main effects": result.main, "interactions": result.interactions}
-        forests = {
-            name.replace(" ", "-"): (
-                f"{name} on {prose.metric_name(spec)}, on minus off",
-                rows,
-                [effect.difference for effect in groups[name]],
-            )
-            for name, rows in effect_rows(result).items()
-        }
-    for name, (title, rows, differences) in forests.items():
-        if rows and not figures.fits_forest(rows):
-            notes.append(f"{name}.pdf is left out: {count(len(rows), 'row')} do not fit on a page")
-        elif rows:
-            figures.forest(folder / f"{name}.pdf", rows, label=title, direction=direction, margin=spec.margin)
-            caption = prose.forest_caption(differences, cells, spec, of=escape(f"{title[:1].upper()}{title[1:]}"))
-            drawn.append(_figure(page, name, caption, wide=False))
-    if lines := trend_lines(page.results.trends, colors):
-        names = (level_noun(spec), f"difference in {prose.metric_name(spec)}")
-        figures.trends(folder / "trend.pdf", lines, labels=names, margin=spec.margin)
-        drawn.append(_figure(page, "trend", prose.trend_figure_caption(page.results.trends, spec), wide=False))
-    alike = runs_at_best(page.records, cells, spec)
-    panels = figures.paper_panels(learning_panels(cells, alike, curves, spec=spec, colors=colors))
-    most = max((len({curve.label for curve in panel.curves}) for panel in panels), default=0)
-    if most > figures.MAX_CURVES:
-        notes.append(
-            f"curves.pdf is left out: {most} curves in one panel, of which at most {figures.MAX_CURVES} can be told apart"
-        )
-    elif panels:
-        figures.curves(folder / "curves.pdf", panels)
-        drawn.append(_figure(page, "curves", prose.curves_caption(panels, spec), wide=len(panels) > 1))
-        covered += [panel.metric.replace("/", "-") for panel in panels]
-    left = list(dict.fromkeys(figure.title for figure in page.figures if not figure.file.startswith(tuple(covered))))
+def _figures(folder: Path, page: Page) -> tuple[list[Float], list[str]]:
+    """Write the plots that have a caption; return them, and lines on the plots of the page that are left out."""
+    figures: dict[tuple[str, str], list[Figure]] = {}
+    for title, plots in (("differences", page.differences), *((section.title, section.plots) for section in page.sections)):
+        for plot in plots:
+            figures.setdefault((title, plot.caption), []).append(plot)
+    drawn, notes = [], []
+    for (title, caption), plots in ((key, plots) for key, plots in figures.items() if key[1]):
+        name = label(title.lower()) if len(plots) > 1 else plots[0].file.removesuffix(".svg")
+        for i, part in enumerate(pages_of([plot.svg for plot in plots])):
+            file = f"{name}-{i}" if i else name
+            if not part:
+                notes.append(f"{name}.pdf is left out: it does not fit on a page")
+                continue
+            write_pdf(folder / f"{file}.pdf", part)
+            graphics = rf"\includegraphics{{{file}.pdf}}"
+            drawn.append(Float(label("fig", page.name, file), typeset(caption), graphics, wide=len(part) > 1))
+    left = list(dict.fromkeys(plot.title for plot in page.figures if not plot.caption))
     return drawn, [*notes, *_left_out("plots of the page that are not in the paper", left)]
-
-
-def _figure(page: Page, name: str, caption: str, *, wide: bool) -> Float:
-    return Float(label("fig", page.name, name), caption, rf"\includegraphics{{{name}.pdf}}", wide)
 
 
 def _uncited(cited: Sequence[Citation]) -> list[str]:
