@@ -34,6 +34,7 @@ _NAMES = {
     ("window", "variant: {name: dense, with: [{name: window, size: 64}]}"): (
         "swa slidingwindow slidingwindowattention local localattention longformer"
     ),
+    ("moba", "variant: {name: dense, with: [{name: moba, size: 64}]}"): "mixtureofblockattention blocksparse",
     ("forget_gate", "variant: {name: dense, with: [forget_gate]}"): "fox forgettingattention forgettingtransformer",
     ("value_residual", "variant: {name: dense, with: [value_residual]}"): "resformer vres",
     ("softcap", "variant: {name: dense, with: [softcap]}"): "softcapping logitsoftcap logitcap attnlogitsoftcapping",

@@ -284,6 +284,7 @@ COMPONENTS = Registry(
         "forget_gate": "attnlab.components.forget_gate:ForgetGate",
         "softcap": "attnlab.components.softcap:Softcap",
         "window": "attnlab.components.window:Window",
+        "moba": "attnlab.components.moba:Moba",
         "sink": "attnlab.components.sink:Sink",
         "softmax1": "attnlab.components.softmax1:Softmax1",
         "sigmoid": "attnlab.components.sigmoid:Sigmoid",

@@ -125,7 +125,7 @@ class Component(nn.Module):
     @classmethod
     def places(cls) -> tuple[str, ...]:
         """Return the places that this component changes, for which it implements the method."""
-        methods = {"score": ("score", "score_function")}
+        methods = {"score": ("score", "score_function"), "visible": ("visible", "visible_function")}
         return tuple(
             place
             for place in PLACES
@@ -233,6 +233,16 @@ class Component(nn.Module):
         """Return True where query i may attend to key j, in the signature of ``mask_mod`` of PyTorch's FlexAttention."""
         raise NotImplementedError
 
+    def visible_function(self, q: Tensor, k: Tensor, mask: Tensor | None) -> MaskFunction:
+        """Return ``visible``, for a component that chooses the keys of a query by their content.
+
+        Args:
+            q: (b, h, t, d), after the position scheme.
+            k: (b, h, s, d), after it, those of a cache or memory included.
+            mask: (b, s), boolean, False at padding; None: no padding.
+        """
+        return self.visible
+
     def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
         """Return the weights (b, h, t, s) of the values, instead of the softmax of the logits.
 
@@ -295,9 +305,10 @@ class Components(nn.ModuleDict):
         """Return the functions of the logits; context (b, s, dim) is the input of the keys."""
         return [component.score_function(context, mask) for component in self.at("score")]
 
-    def mask_functions(self) -> tuple[MaskFunction, ...]:
-        """Return the functions that hide keys, windows aside."""
-        return tuple(component.visible for component in self.at("visible") if component.window is None)
+    def mask_functions(self, q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[MaskFunction, ...]:
+        """Return the functions that hide keys from q (b, h, t, d) among k (b, h, s, d), windows aside; mask (b, s)."""
+        components = [component for component in self.at("visible") if component.window is None]
+        return tuple(component.visible_function(q, k, mask) for component in components)
 
     def smallest_window(self, window: int | None = None) -> int | None:
         """Return the smallest of ``window`` and the windows of all components; None without any."""

@@ -163,7 +163,7 @@ class Variant(Declarations, nn.Module):
             q,
             k,
             v,
-            AttentionMask(self.causal, components.smallest_window(window), attn_mask, components.mask_functions()),
+            AttentionMask(self.causal, components.smallest_window(window), attn_mask, components.mask_functions(q, k, mask)),
             self.position if self.has_position_bias else None,
             backend=self.backend,
             dropout=self.dropout if self.training else 0.0,

@@ -19,7 +19,12 @@ from attnlab.testing.composition import ComponentSpec, conflict
 from attnlab.variants import AttentionConfig, Variant
 
 B, T, MEMORY, DIM, HEADS = 2, 13, 4, 24, 3
-OPTIONS: dict[str, dict[str, Any]] = {"window": {"size": 5}, "kv_heads": {"count": 1}, "softcap": {"cap": 1.5}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "window": {"size": 5},
+    "moba": {"size": 3, "count": 2},
+    "kv_heads": {"count": 1},
+    "softcap": {"cap": 1.5},
+}
 SETS = 20
 
 
@@ -88,7 +93,9 @@ def test_blocks_and_sdpa_equal_reference_with_their_gradients(names: tuple[str, 
 
 
 @pytest.mark.parametrize(
-    "names", [("softcap", "window"), ("forget_gate", "qk_norm"), ("exclusive", "value_residual")], ids="+".join
+    "names",
+    [("softcap", "window"), ("moba", "softcap"), ("forget_gate", "qk_norm"), ("exclusive", "value_residual")],
+    ids="+".join,
 )
 def test_flex_equals_reference(names: tuple[str, ...]) -> None:
     assert supported(names, "flex")

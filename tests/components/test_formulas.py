@@ -1,6 +1,7 @@
 """Every component equals its formula, written out in float64 for one query and one head at a time."""
 
 from collections.abc import Callable
+from functools import partial
 from math import exp, log, sqrt, tanh
 from typing import Any
 
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.components import Component, ComponentConfig
+from attnlab.components.moba import Moba
 from attnlab.models.cache import key_value_cache
 from attnlab.registry import COMPONENTS, VARIANTS
+from attnlab.testing import check_component
 from attnlab.variants import AttentionConfig, Variant
 
 B, T, DIM, HEADS = 2, 7, 24, 4
@@ -52,7 +55,7 @@ def expected(
     queries_keys: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] = lambda h, q, k: (q, k),
     score: Callable[[int, float], float] = lambda h, s: s,
     decay: Callable[[int, Tensor], float] = lambda h, x: 0.0,
-    visible: Callable[[int, int], bool] = lambda i, j: True,
+    visible: Callable[[int, Tensor, int, int], bool] = lambda h, x, i, j: True,
     weights: Callable[[int, list[float]], list[float]] = softmax,
     head_output: Callable[[int, Tensor, Tensor, Tensor], Tensor] = lambda h, y, x, v: y,
 ) -> Tensor:
@@ -63,7 +66,7 @@ def expected(
         for i in range(T):
             heads = []
             for h in range(HEADS):
-                keys = [j for j in range(i + 1) if visible(i, j)]
+                keys = [j for j in range(i + 1) if visible(h, row, i, j)]
                 pairs = [queries_keys(h, project(h, row[i])[0], project(h, row[j])[1]) for j in keys]
                 decays = [sum(decay(h, row[n]) for n in range(j + 1, i + 1)) for j in keys]
                 w = weights(h, [score(h, float(q @ k) / sqrt(D)) + d for (q, k), d in zip(pairs, decays, strict=True)])
@@ -107,13 +110,23 @@ def gate(component: Component, h: int, y: Tensor, x: Tensor) -> Tensor:
     return y / (1 + (-(weight[h] @ x)).exp())
 
 
+def in_best_blocks(variant: Variant, component: Any, h: int, x: Tensor, i: int, j: int) -> bool:
+    """MoBA: a query sees its own block, and of those before it the ones whose mean key has the largest product with it."""
+    size, (q, _, _) = component.size, qkv(variant, h, x[i])
+    keys = [qkv(variant, h, row)[1] for row in x]
+    means = [torch.stack(keys[n * size : (n + 1) * size]).mean(0) for n in range(i // size)]
+    best = sorted(range(i // size), key=lambda n: -float(q @ means[n]))[: component.count - 1]
+    return j // size in [i // size, *best]
+
+
 Changes = Callable[[Variant, Any], dict[str, Any]]
 CASES: dict[str, tuple[dict[str, Any], Changes]] = {
     "qk_norm": ({}, lambda m, c: {"queries_keys": lambda h, q, k: (c.gain[h, 0, 0] * rms_norm(q), rms_norm(k))}),
     "temperature": ({"value": 3.0}, lambda m, c: {"score": lambda h, s: s / exp(c.log[h])}),
     "forget_gate": ({}, lambda m, c: {"decay": lambda h, x: log_forget(c, h, x)}),
     "softcap": ({"cap": 0.5}, lambda m, c: {"score": lambda h, s: 0.5 * tanh(s / 0.5)}),
-    "window": ({"size": 3}, lambda m, c: {"visible": lambda i, j: i - j < 3}),
+    "window": ({"size": 3}, lambda m, c: {"visible": lambda h, x, i, j: i - j < 3}),
+    "moba": ({"size": 2, "count": 2}, lambda m, c: {"visible": partial(in_best_blocks, m, c)}),
     "sink": ({}, lambda m, c: {"weights": lambda h, s: sink(h, s, bias=float(c.bias[h]))}),
     "softmax1": ({}, lambda m, c: {"weights": lambda h, s: sink(h, s, bias=0.0)}),
     "sigmoid": ({}, lambda m, c: {"weights": lambda h, s: [1 / (1 + exp(log(len(s)) - s_j)) for s_j in s]}),
@@ -136,6 +149,45 @@ def test_equals_the_formula(case: str, backend: str) -> None:
     variant, x = make_variant(component, backend=backend), torch.randn(B, T, DIM, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(variant(x), expected(variant, x, **changes(variant, component)))
+
+
+class ChoosesByTheFirstKey(Moba):
+    """Describes a block by its first key."""
+
+    def mean_keys(self, k: Tensor, mask: Tensor | None) -> Tensor:
+        return k[:, :, :: self.size]
+
+
+class CountsTheOwnBlockTwice(Moba):
+    """Chooses one block more than it should, in addition to its own."""
+
+    def __init__(self, config: ComponentConfig, *, size: int, count: int) -> None:
+        super().__init__(config, size=size, count=count + 1)
+
+
+@pytest.mark.parametrize("mutant", [ChoosesByTheFirstKey, CountsTheOwnBlockTwice])
+def test_the_formula_of_moba_catches_its_mutants(mutant: type[Moba]) -> None:
+    torch.manual_seed(3)
+    options, changes = CASES["moba"]
+    wrong = mutant(ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role="causal", length=T), **options)
+    variant, x = make_variant(wrong), torch.randn(B, T, DIM, dtype=torch.float64)
+    with torch.no_grad(), pytest.raises(AssertionError):
+        torch.testing.assert_close(variant(x), expected(variant, x, **changes(variant, make_component("moba", **options))))
+
+
+def test_moba_leaves_padding_out_of_its_means() -> None:
+    torch.manual_seed(3)
+    moba = COMPONENTS.get("moba")(ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role="causal", length=T), size=2)
+    mask = torch.tensor([[True, False, True, True, False, False, True]])
+    k = torch.randn(1, HEADS, T, D, dtype=torch.float64)
+    means = moba.mean_keys(k, mask)
+    assert torch.equal(means[:, :, 0], k[:, :, 0]) and not means[:, :, 2].any()
+
+
+@pytest.mark.parametrize("options", [{"size": 0}, {"size": 2, "count": 0}])
+def test_moba_without_blocks_is_refused(options: dict[str, int]) -> None:
+    refused = check_component("moba", options=options, only=["shapes"])
+    assert {result.status for result in refused} == {"refused"} and "at least 1" in refused[-1].detail
 
 
 def test_window_of_a_bidirectional_role_reaches_both_ways() -> None:

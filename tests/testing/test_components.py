@@ -14,7 +14,12 @@ from attnlab.registry import COMPONENTS, VARIANTS
 from attnlab.testing import check, check_component
 from attnlab.testing.composition import ComponentSpec, conflict
 
-OPTIONS: dict[str, dict[str, Any]] = {"window": {"size": 5}, "kv_heads": {"count": 1}, "softcap": {"cap": 1.5}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "window": {"size": 5},
+    "moba": {"size": 3, "count": 2},
+    "kv_heads": {"count": 1},
+    "softcap": {"cap": 1.5},
+}
 QUICK = ("shapes", "components take effect", "causality by value", "padding", "memory", "backends", "key-value cache")
 
 
