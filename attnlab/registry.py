@@ -1,6 +1,6 @@
 """From names in a study to classes: variants, components, position schemes, tasks, models, optimisers and analyses.
 
-A class enters a registry in one of three ways: by a decorator in a file that the study imports, by a path in place of a name
+A class enters a registry in one of three ways: by a decorator in a file that the study imports, by a path instead of a name
 (``../lab/cosine.py:Cosine`` or ``package.module:Cosine``), or by an entry point of an installed package. Built-in classes are
 listed here as strings and imported on first use, so that importing attnlab stays fast.
 """
@@ -38,7 +38,7 @@ class Registry:
         kind: singular noun for messages, such as ``"variant"``.
         group: entry-point group with which installed packages add classes.
         base: ``"module:Class"`` of the base class.
-        builtin: name -> ``"module:Class"`` of attnlab's own classes.
+        builtin: name -> ``"module:Class"`` of attnlab's classes.
         functions: ``"module:function"`` that returns the class of a function of the user; None: classes only.
     """
 
@@ -80,11 +80,11 @@ class Registry:
         return getattr(importlib.import_module(module), name)(definition)
 
     def names(self) -> list[str]:
-        """Return all names: built-in, registered, and those of entry points."""
+        """Return all names: built-in, registered, and from entry points."""
         return list(dict.fromkeys([*self._builtin, *self._registered, *self._entry_points()]))
 
     def is_builtin(self, name: str) -> bool:
-        """Return True for the name of one of attnlab's own entries."""
+        """Return True for the name of one of attnlab's entries."""
         return name in self._builtin
 
     def get(self, ref: str, *, relative_to: Path | None = None) -> type:
@@ -213,7 +213,7 @@ def _classes(module: ModuleType) -> list[str]:
 
 @lru_cache
 def _installed_entry_points(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """Return a group's entry points of all installed packages, whose metadata are read again when a place of the path changes.
+    """Return a group's entry points of all installed packages; metadata are read again when a place of the path changes.
 
     Args:
         places: the folders of the search path, with the time of each one's last change.

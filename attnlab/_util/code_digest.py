@@ -38,8 +38,8 @@ def module_digest(module: str, file: Path) -> str:
 def code_files(path: Path) -> set[Path]:
     """Return a user's file, the files of the modules that it imports, transitively, and those that its texts name.
 
-    Modules are those of its folder and of ``shared_roots``. If the folder is a package, modules of the same top-level package
-    count too. Of a symbolic link, modules of the folder of the file itself count as well, where Python looks for them.
+    Modules are searched for in its folder and in ``shared_roots``. If the folder is a package, modules of the same top-level
+    package count too. Of a symbolic link, modules of the folder of the file itself count as well, where Python looks for them.
     """
     package = _package(path)
     folders = dict.fromkeys((path.parent, path.resolve().parent))
@@ -58,7 +58,7 @@ def _package(path: Path) -> Path | None:
 
 
 def shared_roots() -> Roots:
-    """Return the folders of modules that are installed nowhere: those of ``PYTHONPATH`` and of editable installs."""
+    """Return the folders of modules that are not installed as a package: ``PYTHONPATH`` and editable installs."""
     return [*path_roots(os.environ.get("PYTHONPATH", ""), Path.cwd()), *editable_roots(Path(sys.prefix))]
 
 

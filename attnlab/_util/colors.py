@@ -1,6 +1,6 @@
 """Colours of variants, the same in every report and in MLflow (`mlflow.runColor`).
 
-The colours are those of Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
+The colours are from Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
 plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
 1.4.11). Variants without attention and the baselines of profiles have colours of Paul Tol's "muted"
 scheme, and the control grey; any other variant has one of three muted colours, which depends only on

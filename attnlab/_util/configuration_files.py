@@ -74,7 +74,7 @@ def _bases(file: Path, folders: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _parsed(content: bytes, suffix: str) -> Any:
-    """Return the values of a file; None if it cannot be read: the program that reads it fails with a message of its own."""
+    """Return the values of a file; None if it cannot be read: the program that reads it fails with its own message."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

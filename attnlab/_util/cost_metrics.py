@@ -1,6 +1,6 @@
 """The cost metrics of a run, defined once.
 
-A cost metric is a number per run that is reported next to the task's own scores: parameters, arithmetic, memory, speed. To
+A cost metric is a number per run that is reported next to the task's scores: parameters, arithmetic, memory, speed. To
 add one, put it into the summary of a run (`attnlab.training.costs`, or `attnlab.training.timing` for times) and add an entry
 to `COST_METRICS`. The report's tables, plots and exported files, the table that `attnlab run` prints, the columns of
 `attnlab runs`, the MLflow view and the documentation of `attnlab.load_runs` all read this table.
@@ -194,7 +194,7 @@ def significant(value: float, digits: int = 3) -> str:
 def describe_in(marker: str) -> Callable[[F], F]:
     """Return a decorator that replaces the docstring's line `marker` with a row for each cost metric.
 
-    The rows are those of a reStructuredText "simple table" whose first column is 28 characters wide.
+    The rows form a reStructuredText "simple table" with a first column of 28 characters.
     """
 
     def decorate(function: F) -> F:

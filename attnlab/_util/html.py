@@ -1,4 +1,4 @@
-"""Tables as HTML, which notebooks show in place of the text of an object."""
+"""Tables as HTML, which notebooks show instead of the text of an object."""
 
 from collections.abc import Sequence
 from html import escape

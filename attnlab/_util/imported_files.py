@@ -1,9 +1,9 @@
 """The files that Python code runs, read from its text: modules that it imports, and files that it names. Nothing is imported.
 
-Found are imports anywhere in a file, relative ones, those of folders without ``__init__.py``, ``import_module("name")``,
+Found are imports anywhere in a file, relative ones, folders without ``__init__.py``, ``import_module("name")``,
 modules in the folders of ``PYTHONPATH``, of ``sys.path.append("folder")`` and of editable installs, and code (also C++ and
 CUDA sources) and configuration files that a text in the code names, with their bases. Packages that are installed as usual do
-not count, and a module whose name is computed cannot be followed (`computed_imports`).
+not count, and a module with a computed name cannot be followed (`computed_imports`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def module_file(folder: Path, name: str) -> Path | None:
 
 
 def is_local(root: Path, module: str) -> bool:
-    """Return whether an absolute import of ``module`` means a file in ``root``: Python's and attnlab's own modules stay.
+    """Return whether an absolute import of ``module`` means a file in ``root``: Python's and attnlab's modules stay.
 
     A folder without ``__init__.py`` is a package if no installed one has its name, as for Python.
     """
@@ -149,7 +149,7 @@ def code_tree(file: Path) -> ast.Module | None:
 
 
 def _modules(tree: ast.AST, file: Path, roots: Roots) -> Iterator[Path]:
-    """Yield the files of the modules that a file may import, with those of the packages that contain them."""
+    """Yield the files of the modules that a file may import, and of the packages that contain them."""
     for level, name in _imports(tree):
         if level:
             yield from _files(file.parents[min(level, len(file.parents)) - 1], name)
@@ -192,7 +192,7 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def computed_imports(file: Path) -> list[int]:
-    """Return the lines of a file's code that import a module whose name does not begin with a text in the code."""
+    """Return the lines of a file's code that import a module by a name that does not begin with a text in the code."""
     tree = code_tree(file)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args] if tree else []
     computed = [node for node in calls if _name(node.func) in IMPORTERS and not _start_of_text(node.args[0])[0]]

@@ -25,7 +25,7 @@ _M_MMAP_THRESHOLD = -3
 def peak_memory() -> int:
     """Return the peak resident size of this process in bytes.
 
-    Linux's own record comes first: ``ru_maxrss`` also covers the program that the process ran before ``exec``.
+    Linux's record comes first: ``ru_maxrss`` also covers the program that the process ran before ``exec``.
     """
     peak = _process_field("self", "VmHWM")
     if peak is not None:
@@ -54,7 +54,7 @@ def limit_memory(limit: int) -> None:
     """Limit the private memory of this process and of its children to ``limit`` bytes.
 
     An allocation beyond the limit fails in the process that makes it, so the run ends as ``out_of_memory`` before the
-    kernel kills a process of its own choice. RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count
+    kernel kills a separate process choice. RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count
     address space, of which CUDA reserves terabytes and torch's libraries gigabytes that they never fill.
 
     Raises:

@@ -26,7 +26,7 @@ def source(cls: Callable[..., Any]) -> str:
 def options_of(cls: type) -> Mapping[str, inspect.Parameter]:
     """Return the options of a class that a study may set: the keyword-only parameters of its constructor.
 
-    Constructors of optimisers are those of PyTorch: all parameters but those that the section ``train`` sets are options.
+    Optimisers take PyTorch's arguments: all except the ones that the section ``train`` sets are options.
     """
     parameters = inspect.signature(cls).parameters.values()
     if _is_optimizer(cls):

@@ -1,4 +1,4 @@
-"""The place in a user's own file where an exception comes from, for messages in one line."""
+"""The place in a user's file where an exception comes from, for messages in one line."""
 
 import inspect
 import sys

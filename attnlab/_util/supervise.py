@@ -1,7 +1,7 @@
 """Run a command, and end it with all its children when standard input closes: ``python supervise.py COMMAND ...``.
 
 The parent holds the other end of the pipe, which the kernel closes however the parent ends. It starts this file as the leader
-of a process group of its own. Only the standard library is imported, so that it starts at once.
+of a separate process group. Only the standard library is imported, so that it starts at once.
 """
 
 import os

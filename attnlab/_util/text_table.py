@@ -23,7 +23,7 @@ def format_table(
     Args:
         width: of the terminal, in characters. A wider table is split into blocks of columns that all begin with the first
             column, so that no cell is truncated; rows with nothing in a further block are left out there. None: one block.
-        wrap: headings of the columns whose cells may be broken between words.
+        wrap: headings of the columns that may be broken between words.
         second_block: heading of the first column of the second block, if the table is split.
     """
     columns = list(zip(headings, *rows, strict=True))

@@ -1,6 +1,6 @@
 """Import of users' Python files by their path.
 
-The files of a folder are modules of a package of their own, such as ``attnlab_user_1f2e3d4c.cosine``. A file may import the
+The files of a folder are modules of a separate package, such as ``attnlab_user_1f2e3d4c.cosine``. A file may import the
 other modules of its folder as a script would (``import helper``); these imports are rewritten to the package, so that
 ``sys.path`` stays as it is and two folders may each have a ``helper.py``.
 """

@@ -18,7 +18,7 @@ NAMED = "a name, or {name: ..., option: ...}"
 
 
 def config_keys() -> Iterator[tuple[str, str, str]]:
-    """Yield (path, default, description) of each key, in the order of the classes; `base` holds those of a run."""
+    """Yield (path, default, description) of each key, in the order of the classes; `base` holds the keys of a run."""
     for name, field in StudyConfig.model_fields.items():
         yield from _section("base.", RunConfig) if name == "base" else _key(name, field)
 

@@ -127,7 +127,7 @@ def _note(text: str) -> None:
 
 
 def _operand(column: Series, value: str, *, place: str) -> Any:
-    """Return the value of a condition in the column's own type."""
+    """Return the value of a condition in the column's type."""
     import pandas
 
     if isinstance(column.dtype, pandas.DatetimeTZDtype):

@@ -163,7 +163,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
 
     Args:
         only: not empty if the plan is a part of its study; the records of the other cells are then kept.
-        adaptive: add seeds until every verdict is conclusive, with these options; None: run the study's own seeds.
+        adaptive: add seeds until every verdict is conclusive, with these options; None: run the study's seeds.
 
     Raises:
         UserError: every cell is refused.

@@ -61,7 +61,7 @@ def main(arguments: Namespace) -> int:
     """Measure, print, and write `OUT.md`, `OUT.csv` and plots.
 
     Returns:
-        1 if every case of a variant failed with an error of its own, else 0.
+        1 if every case of a variant failed with an error, else 0.
     """
     from attnlab.cli import _bench_page, _decode_page
     from attnlab.testing.benchmark.suite import FAST_MACHINE, BenchConfig, bench, failed_variants

@@ -1,4 +1,4 @@
-"""Exclusive self-attention (XSA): results without their part along the query's own value.
+"""Exclusive self-attention (XSA): results without their part along the query's value.
 
 arXiv:2603.09078, "Exclusive Self Attention".
 

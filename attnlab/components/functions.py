@@ -4,7 +4,7 @@ A function is one of three kinds:
 
 - ``(score, b, h, q_idx, kv_idx)`` changes a logit.
 - ``(b, h, q_idx, kv_idx)`` returns True where a query may attend to a key.
-- A function of options that returns one of these two, such as those of Attention Gym. Its annotation of the result,
+- A function of options that returns one of these two, such as the functions of Attention Gym. Its annotation of the result,
   ``-> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]`` for a function of the logit, says which.
 
 ``q_idx`` is the position of the query among the keys: with a memory or a cache, it does not start from 0. All arguments are
@@ -91,7 +91,7 @@ def function_component(function: Callable[..., Any]) -> type[Component]:
 
     Args:
         function: ``(score, b, h, q_idx, kv_idx)``, ``(b, h, q_idx, kv_idx)``, or a function of options that returns one of
-            these. The options of the component are those of the function.
+            these. The component takes the options of the function.
 
     Raises:
         UserError: the function is of none of these kinds.

@@ -1,6 +1,6 @@
 """Queries and keys of unit scale, with a learned gain.
 
-Henry et al. 2020, arXiv:2010.04245, "Query-Key Normalization for Transformers", with RMSNorm in place of the l2
+Henry et al. 2020, arXiv:2010.04245, "Query-Key Normalization for Transformers", with RMSNorm instead of the l2
 norm, as in current models.
 
     q <- g_h RMSNorm(q),    k <- RMSNorm(k),    so that s_ij = g_h sqrt(d) cos(q_i, k_j)

@@ -7,7 +7,7 @@ So et al. 2021, arXiv:2109.08668, "Primer: Searching for Efficient Transformers 
 with one weight for each feature and distance k. It is the convolution of ``delta`` and its relatives (``short_conv``), without
 silu; ``token_shift_qkv`` adds its mixture to q_t, k_t and v_t instead.
 
-Departures from the paper: none known. Weights start as those of PyTorch's convolutions do.
+Departures from the paper: none known. Weights are initialized like PyTorch's convolutions.
 Cost: O(t dim); 9 dim parameters.
 Glossary: ``shift_q.weight``, ``shift_k.weight``, ``shift_v.weight`` w_k.
 """

@@ -1,4 +1,4 @@
-"""A sigmoid of each logit in place of the softmax of all.
+"""A sigmoid of each logit instead of the softmax of all.
 
 Ramapuram et al. 2024, arXiv:2409.04431, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention".
 

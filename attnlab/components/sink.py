@@ -5,7 +5,7 @@ without a value, OpenAI 2025, arXiv:2508.10925, "gpt-oss".
 
     w_ij = exp(s_ij) / (exp(b_h) + sum_j' exp(s_ij'))
 
-A head whose keys do not matter can give its weight to the sink, instead of to the first token.
+A head can ignore its keys and give its weight to the sink, instead of to the first token.
 
 Departures from the paper: none from gpt-oss.
 Cost: O(h t); h parameters, 0 at first.

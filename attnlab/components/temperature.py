@@ -4,7 +4,7 @@ Hinton et al. 2015, arXiv:1503.02531, "Distilling the Knowledge in a Neural Netw
 
     w_ij = softmax_j(scale q_i . k_j / tau_h + bias_ij)
 
-Above 1, the weights are more even than those of the scale 1 / sqrt(d) (Vaswani et al. 2017, section 3.2.1); below, sharper.
+Above 1, the weights are more even than with the scale 1 / sqrt(d) (Vaswani et al. 2017, section 3.2.1); below, sharper.
 
 Departures from the paper: tau_h is learned for each head, unless ``learned: false``; the bias of a position scheme is not
 divided by it.

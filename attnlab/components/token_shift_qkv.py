@@ -19,7 +19,7 @@ from attnlab.nn.shift import CausalShift, ShortConvolution
 
 
 class ShiftedProjections(Projections):
-    """Projections whose queries, keys and values are mixed with earlier ones by a layer of the class ``kind``."""
+    """Projections that mix queries, keys and values with earlier ones by a layer of the class ``kind``."""
 
     def __init__(self, config: ComponentConfig, *, width: int, kind: type[ShortConvolution]) -> None:
         total = config.heads * config.head_dim

@@ -1,11 +1,12 @@
-"""Value residual: values mixed with those of the first block.
+"""Value residual: values mixed with the first block's.
 
 Zhou et al. 2024, arXiv:2410.17897, "Value Residual Learning", with learned coefficients.
 
     v_l <- a_l v_l + b_l v_1
 
 Departures from the paper: the first block mixes its values with themselves, (a_1 + b_1) v_1, which is v_1 at first.
-Cost: O(s dim); 2 parameters for each block, 1/2 at first. The values of the first block live until those of the last.
+Cost: O(s dim); 2 parameters for each block, 1/2 at first. The values of the first block are kept until the last block has read
+    them.
 Glossary: ``own`` a_l; ``first`` b_l.
 """
 
@@ -18,7 +19,7 @@ from attnlab.components.base import Component, ComponentConfig
 
 
 class ValueResidual(Component):
-    """A learned mixture of each block's values with those of the first block of its stack."""
+    """A learned mixture of each block's values with the values of the first block of its stack."""
 
     supports_compile = False  # the blocks are compiled one by one
     paper = "Zhou et al. 2024"
@@ -29,7 +30,7 @@ class ValueResidual(Component):
         self.own = nn.Parameter(torch.tensor(0.5))
         self.first = nn.Parameter(torch.tensor(0.5))
         self._source: tuple[ValueResidual, ...] = ()  # that of the first block; a tuple, as it is no submodule
-        self._values: Tensor | None = None  # those of the last forward pass, for the other blocks
+        self._values: Tensor | None = None  # of the last forward pass, for the other blocks
 
     def connect(self, first: Component) -> None:
         assert isinstance(first, ValueResidual)

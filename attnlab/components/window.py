@@ -4,7 +4,7 @@ Beltagy et al. 2020, arXiv:2004.05150, "Longformer".
 
     M_i = {j : |i - j| < w}
 
-With a causal role these are the last w keys, the query's own included; otherwise w - 1 keys on either side.
+With a causal role these are the last w keys, the query's included; otherwise w - 1 keys on either side.
 
 Departures from the paper: w counts the keys of one side, not of both.
 Cost: time O(t w dim) with backend ``blocked``, O(t s dim) with the others; no parameters.

@@ -1,6 +1,6 @@
-"""Studies of a program: ``command: python train.py --attention {attention} --seed {seed}`` in place of attnlab's own training.
+"""Studies of a program: ``command: python train.py --attention {attention} --seed {seed}`` instead of attnlab's training.
 
-A run is one command line, whose placeholders have the values of the base and of the grid. This module has its configuration
+A run is one command line: its placeholders take the values of the base and of the grid. This module has its configuration
 and the checks of such a study; ``attnlab.planning.command`` plans it, ``attnlab.study.execution.command`` runs it.
 """
 
@@ -141,7 +141,7 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
 
 
 def check_training(study: StudyConfig) -> None:
-    """Raise ``UserError`` if a study of attnlab's own training has a part that belongs to a command."""
+    """Raise ``UserError`` if a study of attnlab's training has a part that belongs to a command."""
     for key in ("files", "env"):
         if key in study.model_fields_set:
             raise UserError(f"expected {key!r} only together with 'command'", study.where(key, key=True))

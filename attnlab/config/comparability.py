@@ -32,7 +32,7 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
 
     Scores of two runs can be compared only if these are equal. Options of the task that only change how training rows are
     drawn, or what a position may attend to, are left out, and so are the folders of files, as in a run's fingerprint, and the
-    tokens of a text whose score is in bits per byte: bytes, or a vocabulary of subwords.
+    tokens of a text that is scored in bits per byte: bytes, or a vocabulary of subwords.
 
     Args:
         config: the configuration, as read from its JSON (also one that another version of attnlab wrote).
@@ -51,7 +51,7 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
 
 
 def identity_of_test(settings: RunConfig | CommandConfig) -> str:
-    """Return ``test_identity`` of a run of attnlab's own training, or of a program the data files that its command names."""
+    """Return ``test_identity`` of a run of attnlab's training, or of a program the data files that its command names."""
     if isinstance(settings, CommandConfig):
         files = data_files(settings)
         return json.dumps({**OF_PROGRAM, "files": files}) if files else PROGRAM

@@ -1,4 +1,4 @@
-"""Components that levels of axes add to the variant of a cell: those of the base first, then those of each axis in order."""
+"""Components that levels of axes add to the variant of a cell: the base's first, then each axis's in order."""
 
 import copy
 from collections.abc import Sequence

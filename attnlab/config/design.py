@@ -3,7 +3,7 @@
 ``full`` runs all combinations of the levels. ``leave_one_out`` runs the cell with all factors on, one cell for each factor that
 is off while all others are on, and the cell with all factors off. ``fractional`` runs a regular fraction of the combinations of
 two-level factors: the first factors take all combinations, and each further factor is the product of some of them, with +1 for
-on and -1 for off. The products (*generators*) are those of the standard tables, which have the highest possible resolution.
+on and -1 for off. The products (*generators*) come from the standard tables, which have the highest possible resolution.
 
 Reference: Box, Hunter and Hunter (2005), Statistics for Experimenters, 2nd edition, chapters 5 and 6, table 6.22; for 9 to 11
 factors Montgomery (2017), Design and Analysis of Experiments, 9th edition, appendix X.

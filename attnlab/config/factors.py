@@ -1,7 +1,7 @@
 """The section ``factors`` of a study: axes of a factorial design, and the checks and cell names that belong to it.
 
 A factor is on or off, or has several levels. Each becomes an axis of the grid, so that planning, running and resuming a
-factorial study are those of any other; the design selects the cells. The first level of a factor is its off level:
+factorial study work as in any other; the design selects the cells. The first level of a factor is its off level:
 
     no_wo: {variant: no_wo}                    # off: the base; on: the fields that are set
     position: [learned, rotary]                # the values of a field; the first one is off
@@ -94,7 +94,7 @@ def with_factor_axes(study: StudyConfig) -> StudyConfig:
 
 
 def _levels(study: StudyConfig, name: str, levels: Any) -> Any:
-    """Return the levels of a factor as those of an axis: the fields that an on/off factor sets become its level ``on``."""
+    """Return the levels of a factor as levels of an axis: the fields that an on/off factor sets become its level ``on``."""
     if (
         name != LAYERS
         and isinstance(levels, dict)

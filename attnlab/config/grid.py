@@ -46,7 +46,7 @@ class CellConfig:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of attnlab's own training."""
+        """The configuration of attnlab's training."""
         assert isinstance(self.settings, RunConfig)
         return self.settings
 
@@ -83,7 +83,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     """Return the cells of the grid, the last axis varying fastest, and the points that ``skip`` leaves out.
 
     Raises:
-        UserError: too many cells, a cell whose configuration is invalid, or no cell left.
+        UserError: too many cells, a cell with an invalid configuration, or no cell left.
     """
     grid, design = study.axes, factorial_design(study)
     size = design.size if design else math.prod(map(len, grid.values()))

@@ -1,8 +1,8 @@
 """``include``: a study that a base file completes.
 
-The base file is merged under the study: mappings are merged key by key, and all other values of the study replace those of the
-base file. A mapping with a ``name`` replaces the other one, because its options belong to that name. Paths in a base file are
-relative to the study's file, like all paths in it.
+The base file is merged under the study: mappings are merged key by key, and all other values of the study replace the values of
+the base file. A mapping with a ``name`` replaces the other one, because its options belong to that name. Paths in a base file
+are relative to the study's file, like all paths in it.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ ONE_OF = {"steps": "epochs", "epochs": "steps"}  # keys of base.train of which a
 def with_included(
     fields: dict[str, Any], source_map: SourceMap, *, folder: Path, ancestors: tuple[Path, ...]
 ) -> tuple[dict[str, Any], SourceMap]:
-    """Return the values of a study over those of the file that it includes, if any, and the places of all.
+    """Return the values of a study merged over the file that it includes, if any, and the places of all.
 
     Args:
         folder: that the path of the included file is relative to.

@@ -1,4 +1,4 @@
-"""The field ``init`` of a run: the stage of the study whose weights its training starts from."""
+"""The field ``init`` of a run: the stage of the study that its training starts from."""
 
 from typing import Annotated, Any
 

@@ -2,8 +2,8 @@
 
 ``size: {small: {model.dim: 64, train.lr: 2e-3}, large: {model: {dim: 256, depth: 4}}}`` is an axis ``size`` with two levels. A
 level sets dotted paths, or fields of sections; fields that it leaves out keep their value in the base. ``with: gate`` in a
-level adds a component to the variant, in addition to those of the base and of other axes. The patterns of ``model.layers`` can
-be named, too: ``model.layers: {hybrid: [gru, gru, dense], dense: [dense]}``.
+level adds a component to the variant, in addition to the components of the base and of other axes. The patterns of
+``model.layers`` can be named, too: ``model.layers: {hybrid: [gru, gru, dense], dense: [dense]}``.
 """
 
 import itertools
@@ -44,7 +44,7 @@ class FieldSetting:
         path: dotted path of the field.
         value: of the field.
         loc: location of the value in the study.
-        adds: True for components that are added to those of the variant, in place of replacing them.
+        adds: True for components that are added to the variant's components instead of replacing them.
     """
 
     path: str

@@ -8,8 +8,8 @@ The coefficient of each column is an effect in the unit of the response:
 - in a ``leave_one_out`` design the effect of a factor while all others are on, and one term for all interactions together: the
   amount by which the effect of all factors exceeds the sum of their single effects.
 
-Two terms are *aliased* if the cells only determine their sum. Terms are taken in order, main effects first; a term whose column
-is a combination of earlier ones is not estimated, and the effects that contain it say so.
+Two terms are *aliased* if the cells only determine their sum. Terms are taken in order, main effects first; a term with a
+column that combines earlier ones is not estimated, and the effects that contain it say so.
 """
 
 from __future__ import annotations

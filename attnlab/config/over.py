@@ -1,6 +1,6 @@
 """``over``: the levels at which the cells of a study are compared, to find out how their differences change.
 
-``over: {train.steps: [500, 1500, 4500]}`` is an axis like those of the grid, with a role: each cell is
+``over: {train.steps: [500, 1500, 4500]}`` is an axis like any other of the grid, with a role: each cell is
 compared with its baseline at every level, and the change of the difference from level to level is tested
 (``attnlab.stats.trend``). Reading a study appends the axis to its grid, so that planning and running treat
 it like any other.

@@ -82,7 +82,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
 
 
 def _checked_training(study: StudyConfig) -> StudyConfig:
-    """Return a study of attnlab's own training with its factors as axes, after checks of all that this training decides."""
+    """Return a study of attnlab's training with its factors as axes, after checks of all that this training decides."""
     check_training(study)
     _check_base(study)
     check_stages(study)

@@ -17,7 +17,7 @@ from attnlab.config.validation import FILLED_IN
 def json_schema() -> dict[str, Any]:
     """Return the schema of a study: the fields of a run in ``base``, every dotted path in ``grid``, ``over``, ``space``.
 
-    The base and the grid of a study with ``command`` have names of their own.
+    The base and the grid of a study with ``command`` have their own names.
     """
     study = StudyConfig.model_json_schema()
     run = RunConfig.model_json_schema()

@@ -1,6 +1,6 @@
-"""The stages of a study: trainings whose weights other runs start from, as ``init: {from: pretrain}`` requests.
+"""The stages of a study: trainings that other runs start from, as ``init: {from: pretrain}`` requests.
 
-The configuration of a stage belongs to a cell: it is the base with the stage's own sections merged over it, and has the
+The configuration of a stage belongs to a cell: it is the base with the stage's sections merged over it, and has the
 variant, the position scheme and the model of the cell. Other axes of the grid do not concern it, unless they set a path into
 the stage, such as ``stages.pretrain.train.steps``. Cells with equal configurations of a stage share its runs.
 """
@@ -47,17 +47,17 @@ def check_stages(study: StudyConfig) -> None:
 
 
 def _is_merged(key: str, value: Any) -> bool:
-    """Return True for options without a name, ``task: {length: 64}``, which are merged over those of the base."""
+    """Return True for options without a name, ``task: {length: 64}``, which are merged over the options of the base."""
     return key in NAMED and isinstance(value, dict) and "name" not in value
 
 
 @dataclass(frozen=True)
 class StageConfig(CellConfig):
-    """A stage as a cell has it. Its ``axes`` are those of the grid that concern it.
+    """A stage as a cell has it. Its ``axes`` are the axes of the grid that concern it.
 
     Attributes:
         stage: its name in the study.
-        cell: the cell, or the later stage, whose variant, position scheme and model it has.
+        cell: the cell, or the later stage, that it shares its variant, position scheme and model with.
     """
 
     stage: str
@@ -94,7 +94,7 @@ class StageConfig(CellConfig):
 
 
 def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
-    """Return the stage whose weights a cell starts from; None if it starts from scratch.
+    """Return the stage that a cell starts from; None if it starts from scratch.
 
     Args:
         cell: of the grid, or a stage that starts from another one.
@@ -182,7 +182,7 @@ def _concerns(study: StudyConfig, axis: str, upstream: Collection[str], later: C
 
     Args:
         upstream: the stage and those that it starts from.
-        later: the stages between it and the cell, whose variant, position scheme and model it has.
+        later: the stages between it and the cell that it shares its variant, position scheme and model with.
     """
     for path in paths_of_axis(study, axis):
         stage, inner = split_stage(path)

@@ -84,7 +84,7 @@ class SweepConfig(Section):
 
 
 def sweep_advice(search: SearchConfig) -> str:
-    """Return the clause that recommends a sweep in place of a search that a sweep can replace, else ""."""
+    """Return the clause that recommends a sweep instead of a search that a sweep can replace, else ""."""
     path = next(iter(search.space))
     return (
         f"; sweep: {{{path}: [...]}} tries the same values in every cell"

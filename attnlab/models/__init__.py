@@ -1,6 +1,6 @@
 """Models: the networks that variants are tried in, one for each kind of task. ``Model`` is the contract.
 
-A model of your own subclasses one of these and is registered (``attnlab.register_model``); a study names it by ``model.name``.
+Your own model subclasses one of these and is registered (``attnlab.register_model``); a study names it by ``model.name``.
 If only its blocks differ, it names their class as ``block`` (``examples/my_model`` has another block, feed-forward network
 and norm).
 

@@ -74,7 +74,7 @@ class Block(nn.Module):
     def attend(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return the attention of x to itself and to the memory before it, (b, t, dim); with ``pre``, of their norms.
 
-        The arguments are those of ``forward``.
+        Takes the arguments of ``forward``.
         """
         context = x if memory is None else torch.cat([memory, x], dim=1)
         if self.pre:

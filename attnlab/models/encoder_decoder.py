@@ -14,7 +14,7 @@ residual connection and a norm after (post) or before it (pre, then with a norm 
                       y = Sublayer(y; FFN)
     output:           P(y_(i+1) | y_1 .. y_i, x) = softmax(W_P y_i)
 
-Both sides share one vocabulary and one embedding E, whose vectors are multiplied by sqrt(dim); with ``model.tie_embeddings``
+Both sides share one vocabulary and one embedding E, multiplied by sqrt(dim); with ``model.tie_embeddings``
 W_P is E as well (section 3.4).
 
 Departures from the paper: W_P has a bias. Variant and position scheme of the three kinds of attention are axes of a study

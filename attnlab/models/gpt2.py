@@ -1,4 +1,4 @@
-"""The initial values of GPT-2 (``model.initialization: gpt2``), in place of those that constructors choose.
+"""The initial values of GPT-2 (``model.initialization: gpt2``), instead of the constructors' values.
 
 Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3, divide the weights of N residual layers
 by sqrt(N). The standard deviation of 0.02 is that of the first GPT (Radford et al. 2018, section 4.1).
@@ -7,9 +7,9 @@ by sqrt(N). The standard deviation of 0.02 is that of the first GPT (Radford et 
     residual projections             N(0, 0.02 / sqrt(2 depth)): two sublayers of each block write to the residual stream
     biases                           0
 
-The scale is the same in an encoder-decoder, whose decoder blocks have three sublayers.
+The scale is the same in an encoder-decoder, although its decoder blocks have three sublayers.
 
-Residual projections are the linear layers that a module names in ``residual_projections``: those of the variant, and W_2 of the
+Residual projections are the linear layers that a module names in ``residual_projections``: the variant's, and W_2 of the
 feed-forward. A variant that declares none, such as ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,
 recurrent layers, convolutions and parameters that a class defines itself keep the values of their constructor, except those
 that a module names in ``embedding_parameters``: learned positions, and the class token.
@@ -66,7 +66,7 @@ def _drawn_parameters(module: nn.Module) -> Iterator[Tensor]:
 
 
 def _residual_projections(module: nn.Module) -> Iterator[nn.Linear]:
-    """Yield the linear layers of a module whose output is added to the residual stream."""
+    """Yield the linear layers of a module that write to the residual stream."""
     for name in getattr(module, "residual_projections", None) or ():
         layer = getattr(module, name, None)
         if isinstance(layer, nn.Identity):  # a component has removed it

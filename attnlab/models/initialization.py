@@ -1,4 +1,4 @@
-"""Initial values: each tensor of a model is drawn from random streams of its own, named after its place in the model.
+"""Initial values: each tensor of a model is drawn from separate random streams, named after its place in the model.
 
 Constructors draw from PyTorch's generator in the order in which they are written, so an additional layer would move the
 values of all layers after it. ``initialize`` removes the effect of the order:
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 def initialize(construct: Callable[[], M], seed: int) -> M:
     """Return the module that ``construct`` constructs, each of its tensors drawn from the streams of its own name.
 
-    The global generator of the CPU is unchanged afterwards. Draws that reach no tensor of the module, such as those of a
+    The global generator of the CPU is unchanged afterwards. Draws that reach no tensor of the module, such as the draws of a
     list of numbers, are numbered in their own stream.
 
     Args:
@@ -96,7 +96,7 @@ class _NamedDraws(TorchDispatchMode):
 
     Args:
         seed: the seed of a run.
-        assumed: the names of the draws, found in an earlier pass; [] in the first pass, whose values are not used.
+        assumed: the names of the draws, found in an earlier pass; [] in the first pass, which discards the values.
     """
 
     def __init__(self, seed: int, assumed: DrawNames) -> None:

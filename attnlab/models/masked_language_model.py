@@ -27,7 +27,7 @@ from attnlab.tasks.masking import CHOSEN, MaskedOutput
 
 
 class MaskedLanguageModel(Model):
-    """Logits of the predicted tokens, and with ``task.classes`` those of the classes of the row, from its first token."""
+    """Logits of the predicted tokens, and with ``task.classes`` logits of the classes of the row, from its first token."""
 
     kind: ClassVar[str] = "masked_language_model"
 
@@ -52,7 +52,7 @@ class MaskedLanguageModel(Model):
             tokens: (b, t) integers.
             segments: (b, t) integers, the segment of each token; None: all 0.
             mask: (b, t) boolean, True = a real token; None: all are.
-            positions: (b, p) integers, the positions whose tokens are predicted; None: all.
+            positions: (b, p) integers, the positions to predict; None: all.
 
         Returns:
             The logits of tokens (b, p, vocabulary), (b, t, vocabulary) without positions, and of labels (b, classes) or None.

@@ -1,4 +1,4 @@
-"""The parts of a model that have attention of their own, and the attention of each.
+"""The parts of a model that have their own attention, and the attention of each.
 
 A language model or a classifier is one part; with a pattern ``model.layers``, each entry of it is one. An encoder-decoder has
 three parts, with a variant and a position scheme each: ``model.encoder``, ``model.decoder`` and ``model.cross``.
@@ -56,12 +56,12 @@ class Part:
         return POSITIONS.get(self.position.name)
 
     def heads(self, config: RunConfig) -> int:
-        """Return the number of heads; 1 for a variant without heads, whose neighbors may have several."""
+        """Return the number of heads; 1 for a variant without heads, even when its neighbors have several."""
         return config.model.heads if self.variant_class.has_heads else 1
 
     @property
     def chooses_backend(self) -> bool:
-        """False for an entry of a pattern whose variant has the backend ``reference`` alone, whatever the others use."""
+        """False for an entry of a pattern if its variant has the backend ``reference`` alone, whatever the others use."""
         return self.entry is None or self.variant_class.backends != ("reference",)
 
     def backend(self, config: RunConfig) -> str:

@@ -1,7 +1,7 @@
-"""Random draws whose values do not depend on the shape: a narrower and a wider tensor agree in their common leading slice.
+"""Random draws that do not depend on the shape: a narrower and a wider tensor agree in their common leading slice.
 
 PyTorch fills a tensor with consecutive numbers of its generator, so that the value at row 3 and column 5 depends on the
-number of columns. ``draw_in_tiles`` cuts the tensor into tiles of a fixed shape and draws each from a stream of its own: the
+number of columns. ``draw_in_tiles`` cuts the tensor into tiles of a fixed shape and draws each from a separate stream: the
 value at row 3 and column 5 depends on the stream of the first tile only, and on the parameters of the distribution. Tensors
 of shapes (a, b) and (a', b') start alike in their first min(a, a') rows and min(b, b') columns, up to the scale that an
 initializer derives from the shape.

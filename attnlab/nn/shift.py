@@ -60,5 +60,5 @@ class CausalShift(ShortConvolution):
         nn.init.zeros_(self.weight)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Shift x; the arguments are those of ``ShortConvolution``."""
+        """Shift x; takes the arguments of ``ShortConvolution``."""
         return self._add(x, x, mask)

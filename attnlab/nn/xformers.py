@@ -2,7 +2,7 @@
 
 A wheel of xformers is built for one CUDA version (0.0.35 for CUDA 12). With a torch for another version, the wheel's own
 library does not load; xformers then behaves as a build without CUDA and refuses every operator. But the operators that
-attention uses are torch's own kernels (their names end in "-pt": ``aten::_flash_attention_forward``,
+attention uses are torch's kernels (their names end in "-pt": ``aten::_flash_attention_forward``,
 ``aten::_efficient_attention_forward`` and their backward), and they need nothing from that library, which holds 2:4
 sparsity. This module enables them.
 

@@ -19,7 +19,7 @@ class BuildError(UserError):
 
 @contextmanager
 def build_errors(config: RunConfig, task: Task) -> Iterator[None]:
-    """Turn every exception of the model's classes into a ``BuildError`` that names the line in the user's own file."""
+    """Turn every exception of the model's classes into a ``BuildError`` that names the line in the user's file."""
     try:
         yield
     except Exception as error:  # variants, position schemes and models are user code, which may raise anything

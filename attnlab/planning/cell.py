@@ -22,7 +22,7 @@ class Cell:
     Attributes:
         name: its axis values, as in ``no_wo learned``.
         axes: axis -> short label.
-        settings: the resolved configuration, with seed 0: of attnlab's own training, or of a program.
+        settings: the resolved configuration, with seed 0: of attnlab's training, or of a program.
         refusal: the reason why it cannot run, or None.
         parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.decoding_costs``); None
@@ -38,7 +38,7 @@ class Cell:
         factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
         data_notes: what the task says about its data, such as test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
-        stage: the stage whose weights its runs start from; None: from scratch.
+        stage: the stage that its runs start from; None: from scratch.
         taken: a description of the tensors that they take over from it, or "".
     """
 
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of attnlab's own training."""
+        """The configuration of attnlab's training."""
         assert isinstance(self.settings, RunConfig)
         return self.settings
 
@@ -107,7 +107,7 @@ class Run:
     """One training of a cell with one seed.
 
     Attributes:
-        settings: as those of the cell, with the seed.
+        settings: the cell's settings, with the seed.
         phase: ``search`` and ``confirm`` are the two halves of a searched study; only the second is reported. All runs of a
             sweep have the phase ``sweep``. Runs of the phase ``stage`` are those that others start from.
         params: dotted path -> value that the search or the sweep set; empty in a study without either.
@@ -125,7 +125,7 @@ class Run:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of attnlab's own training."""
+        """The configuration of attnlab's training."""
         assert isinstance(self.settings, RunConfig)
         return self.settings
 
@@ -150,7 +150,7 @@ class Run:
 
     @property
     def starts_from(self) -> str:
-        """The key of the run whose weights training starts from, or ""."""
+        """The key of the run that training starts from, or ""."""
         return self.settings.init.fingerprint if self.settings.init else ""
 
     @property

@@ -46,7 +46,7 @@ MAX_SCRIPT = 2**20  # bytes of a shell script that is read
 def command_files(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Path]:
     """Return name -> path of the files that count for a command line.
 
-    Python code counts with the modules of its own folder; modules from elsewhere have an entry of their own.
+    Python code counts with the modules of its own folder; modules from elsewhere have their own entry.
 
     Args:
         folder: in which the command runs. Names are relative to it, or absolute as in the command.
@@ -71,7 +71,7 @@ def counted_files(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def unfollowed_imports(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return "file:line" of each import of a module whose name is computed, in the counted files with these names."""
+    """Return "file:line" of each import of a module with a computed name, in the counted files with these names."""
     return [f"{name}:{line}" for name in counted_files(folder, names) for line in computed_imports(folder.absolute() / name)]
 
 

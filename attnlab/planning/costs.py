@@ -72,7 +72,7 @@ def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell
 
 
 def _tokens(cell: CellConfig, resolved: ResolvedCell, split: str, rows: int, traces: Traces) -> int:
-    """Return the tokens of so many rows of a split; those of an encoder-decoder are in its source and in its target."""
+    """Return the tokens of so many rows of a split; an encoder-decoder counts its source and its target."""
     model, task = model_class(resolved.config, resolved.task), resolved.task
     full = rows * model.example_batch(task, 1, device=torch.device("cpu")).tokens
     mean = _mean_length(cell, resolved, split, traces)

@@ -45,7 +45,7 @@ def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
 
 
 def evaluation_sample(config: RunConfig, task: Any) -> int | None:
-    """Return ``evaluate.sample`` with a number in place of ``auto``; None if every evaluation reads the same part of ``valid``.
+    """Return ``evaluate.sample`` with ``auto`` replaced by a number; None if every evaluation reads the same part of ``valid``.
 
     That is so if there is no evaluation before the last step, or if the sample of the task is all that would be read anyway.
     """

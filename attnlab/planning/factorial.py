@@ -97,7 +97,7 @@ def format_weight(weight: float) -> str:
 
 
 def describe_ratio(design: FactorialDesign, seeds: int) -> str:
-    """Return the runs behind each main effect, and those of a study that changes one factor at a time with as many runs."""
+    """Return the runs behind each main effect, and in a study that changes one factor at a time with as many runs."""
     counts = {
         tuple(sorted((design.level_counts(i)[level] * seeds, design.level_counts(i)[0] * seeds), reverse=True))
         for i, factor in enumerate(design.factors)

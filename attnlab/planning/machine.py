@@ -66,7 +66,8 @@ class StepTime:
         changed: the paths of the fields that have their value in ``FASTER``, in the order of that table; the others have their
             default.
         seconds: of a step, of one thread.
-        difference: of the loss and the gradients from those of the defaults, relative to their norms; the larger one.
+        difference: of the loss and the gradients from the defaults' loss and gradients, relative to their norms; the larger
+            one.
         rounds: seconds in each round of the measurement, in which all steps of a cell take turns; empty: not known.
     """
 
@@ -95,12 +96,12 @@ def resolve_machine(
 ) -> tuple[list[CellConfig], dict[str, dict[str, AutoSetting]], list[str]]:
     """Return the cells with each ``auto`` of the machine resolved, the decisions, and a note on each.
 
-    Cells on one type of device get the same values, so that they can be compared: those of the study's recorded runs, so that
-    a resumed study continues them; otherwise those that are measured to be faster, in every cell that has ``auto``. The backend
-    is that of cells with long sequences that leave it and a field of ``machine`` open.
+    Cells on one type of device get the same values, so that they can be compared: the values of the study's recorded runs, so
+    that a resumed study continues them; otherwise the values that were measured to be faster, in every cell that has ``auto``.
+    The backend is that of cells with long sequences that leave it and a field of ``machine`` open.
 
     Args:
-        cells: all those of a study.
+        cells: all cells of a study.
         resolver: resolves a cell without ``auto``.
         recorded: returns the decisions that the study recorded; called only if a cell has ``auto``.
         measure: measures training steps; without it, the fields of ``machine`` keep their defaults, and precision depends on
@@ -261,7 +262,7 @@ def _defaults(paths: Sequence[str], reason: str) -> dict[str, AutoSetting]:
 
 
 def _has_faster_backend(cell: CellConfig, resolver: Resolver) -> bool:
-    """Return True for a cell with long sequences, whose ``backend: auto`` is ``blocked`` and could be ``sdpa``."""
+    """Return True for a cell with long sequences if its ``backend: auto`` is ``blocked`` and could be ``sdpa``."""
     if cell.config.backend != "auto" or cell.config.model.attention_dropout:
         return False
     resolved = resolver(cell)
@@ -363,7 +364,7 @@ def _kind(config: RunConfig) -> str:
 
 
 def _with_settings(cell: CellConfig, settings: Mapping[str, AutoSetting]) -> CellConfig:
-    """Return a cell with these values in place of each ``auto``."""
+    """Return a cell with each ``auto`` replaced by these values."""
     config = cell.config
     for path, setting in settings.items():
         section, _, name = path.rpartition(".")

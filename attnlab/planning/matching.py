@@ -198,7 +198,7 @@ def _unit(config: RunConfig, path: str) -> int | float:
 
 
 def _nearest(cost: Callable[[int], int], target: int, *, start: int, limit: int) -> int:
-    """Return the number of steps, at most ``limit``, whose cost is nearest to ``target``; costs increase with the steps.
+    """Return the number of steps, at most ``limit``, with the cost nearest to ``target``; costs increase with the steps.
 
     Args:
         start: an estimate to begin with.

@@ -38,7 +38,7 @@ def double_notes(
 
 
 def direction_notes(metric: str, direction: str) -> Iterator[str]:
-    """Yield a note on a metric whose name suggests the other direction."""
+    """Yield a note on a metric if its name suggests the other direction."""
     usual = next(
         (usual for words, usual in USUAL_DIRECTIONS.items() if any(f"_{word}" in f"_{metric.lower()}" for word in words)),
         direction,
@@ -65,7 +65,7 @@ def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
 
 
 def layer_notes(cells: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note on each cell whose last repetition of ``model.layers`` is incomplete."""
+    """Yield a note on each cell in which the last repetition of ``model.layers`` is incomplete."""
     for cell, resolution in cells:
         layers, depth = resolution.config.model.layers, resolution.config.model.depth
         if resolution.refusal is None and layers is not None and depth % len(layers.pattern):

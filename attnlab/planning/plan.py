@@ -66,7 +66,7 @@ class Plan:
         auto_machine: type of device -> path of a field that is ``auto`` -> the value to which it was resolved, in this plan or
             in the study's record.
         notes: sentences for the user, such as on equal cells or a missing baseline.
-        metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, those of the first one.
+        metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, the first task's.
         estimand: the number that summarizes the seeds of a cell.
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
         task_axis: the axis that sets the task, if the study has several; else "".
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def metrics(self) -> list[str]:
-        """The metric, or those of all tasks; ``loss``, which runs with another metric also have, comes last."""
+        """The metric, or the metrics of all tasks; ``loss``, which runs with another metric also have, comes last."""
         names = dict.fromkeys(question.metric for question in self.tasks.values()) or {self.metric: None}
         return sorted(names, key=lambda name: name == "loss")
 
@@ -136,9 +136,9 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """Every run of the cells that are not refused, cell by cell, without those of the stages.
+        """Every run of the cells that are not refused, cell by cell, without the runs of the stages.
 
-        Empty for a searched study, whose runs depend on the search: ``search_run`` and ``confirm_run`` create them.
+        Empty for a searched study: its runs depend on the search, and ``search_run`` and ``confirm_run`` create them.
         """
         if self.searched:
             return []
@@ -155,7 +155,7 @@ class Plan:
 
     @property
     def stage_runs(self) -> list[Run]:
-        """The runs that others start from: those of each stage, with the seeds of the runs that need them."""
+        """The runs that others start from: the runs of each stage, with the seeds of the runs that need them."""
         seeds = [self.study.search.seed, *self.seeds] if self.study.search else self.seeds
         return [_run(stage, seed, phase="stage") for stage in self.stages for seed in seeds]
 
@@ -237,7 +237,7 @@ class Plan:
         return search_digest(self.study, cell, " ".join(self.metric_of(cell)))
 
     def baseline_of(self, cell: Cell, number: int = 0) -> Cell | None:
-        """Return the cell with the axes of ``cell``, overridden by those of a baseline; None if there is none.
+        """Return the cell with the axes of ``cell``, overridden by the axes of a baseline; None if there is none.
 
         If that cell is a double, return the cell that is run for it.
 

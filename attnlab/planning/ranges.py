@@ -1,6 +1,6 @@
 """Check margins and thresholds against the range of the metric: a margin as wide as the range finds every cell equivalent.
 
-Ranges of attnlab's own tasks are known, and numbers outside of them are refused. Those of a user's metric are assumed by its
+Ranges of attnlab's tasks are known, and numbers outside of them are refused. Those of a user's metric are assumed by its
 name, and give notes.
 """
 

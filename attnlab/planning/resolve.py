@@ -182,7 +182,7 @@ class Resolver:
         return model.model_copy(update=changes), cls
 
     def _part(self, cell: CellConfig, config: RunConfig, part: str, own: PartConfig, *, role: str) -> PartConfig:
-        """Return the variant and the position scheme of a part: its own, else those of the cell."""
+        """Return the variant and the position scheme of a part: its own, else the cell's."""
         section = ("model", part)
         assert config.variant is not None  # a model with parts has no pattern of layers
         inherited = ComposedVariant(name=config.variant.name, options=config.variant.options)

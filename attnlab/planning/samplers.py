@@ -54,7 +54,7 @@ def sampler(named: Named, *, seed: int, trial: int = 0) -> BaseSampler:
 
     Args:
         seed: of the search. All trials draw from the same quasi-random sequence.
-        trial: number of the trial, which seeds all other random choices, also those of a nested sampler.
+        trial: number of the trial, which seeds all other random choices, including the ones of a nested sampler.
 
     Raises:
         UserError: no such sampler, or arguments that it does not accept.
@@ -222,7 +222,7 @@ class _Builder:
 
 
 def _check_type(cls: type, parameter: inspect.Parameter, value: Any, *, place: str) -> None:
-    """Check a value against Optuna's own annotation."""
+    """Check a value against Optuna's annotation."""
     shim = SimpleNamespace(__annotations__={"value": parameter.annotation})
     try:
         hint = get_type_hints(shim, vars(sys.modules[cls.__module__]))["value"]

@@ -35,7 +35,7 @@ OPTUNA = ("sampler", "pruner")
 
 
 def study_schema() -> dict[str, Any]:
-    """Return the schema of a study in which every name is a known class, and its options are those of the constructor.
+    """Return the schema of a study in which every name is a known class, and its options are the constructor's arguments.
 
     The classes of a user are known once their file is imported. A name with a colon (``cosine.py:Cosine``) may have any
     options.

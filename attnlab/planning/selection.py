@@ -28,7 +28,7 @@ def is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -
 
 
 def _chosen(study: StudyConfig, axis: str, values: Any, place: str) -> set[int]:
-    """Return the indices of one value, whose label may have commas (``dense with sink, gate``), or of several values."""
+    """Return the indices of one value, even if its label has commas (``dense with sink, gate``), or of several values."""
     with suppress(UserError):
         return set(_picked(study, axis, values, place))
     if isinstance(values, str):

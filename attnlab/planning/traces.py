@@ -15,7 +15,7 @@ COSTLESS = {"train", "evaluate", "machine", "seed"}
 class Traces:
     """The parameters and FLOPs of models. Configurations that differ only in ``COSTLESS`` fields share one trace.
 
-    Each precision has a trace of its own. One instance serves one plan, because a user's file may change before the next plan.
+    Each precision has its own trace. One instance serves one plan, because a user's file may change before the next plan.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ r_2 = 1 and r_1 its fixed slopes.
 
 Departures from the paper: the authors' code clamps r_1 and r_2 to their ranges in every step; here they are
 r_1 = softplus(rho_1), r_2 = softplus(rho_2), and 2 sigmoid(rho_2) in the power variant, which have a gradient everywhere. The
-initial values are those of that code, uniform in (0, 2) and (0, 1): r_1 and r_2 of the logarithmic variant, r_2 and r_1 of the
+initial values are as in that code, uniform in (0, 2) and (0, 1): r_1 and r_2 of the logarithmic variant, r_2 and r_1 of the
 power variant.
 Cost: one (h, t, s) tensor in addition to the logits; 2 h parameters for each block.
 Glossary: ``rho_1``, ``rho_2`` as above; ``r1``, ``r2`` r_1, r_2.

@@ -4,8 +4,8 @@ Gopalakrishnan et al. 2025, arXiv:2509.10534, "Decoupling the 'What' and 'Where'
 
     a_ts = sum_c mu(q_tc) mu(k_sc) cos((s - t) theta_c + delta_c),      mu(x) = log(1 + e^x),     theta_c = base^(-(c-1)/d)
 
-Each of the d features of a query or key is the magnitude of a complex number whose angle is its position times theta_c: in
-Cartesian coordinates, 2 d features. (``rotary`` rotates d/2 pairs of features, whose angle also depends on the content.) The
+Each of the d features of a query or key is the magnitude of a complex number with the angle position times theta_c: in
+Cartesian coordinates, 2 d features. (``rotary`` rotates d/2 pairs of features; their angle also depends on the content.) The
 learned delta_c in [-2 pi, 0] sets the distances at which feature c matches best.
 
 Departures from the paper: none that is known; formulas and the scale 1 / sqrt(d) of the logits were verified by a published

@@ -9,20 +9,20 @@ Pair i of neighboring features (x_1, x_2) of a query or key at position m is rot
 depends on m and n through m - n only. With a ``fraction`` below 1, the first features are rotated and the others are not, and d
 is the number of those that are (partial rotary: Black et al. 2022, arXiv:2204.06745, GPT-NeoX).
 
-A sequence of s keys that is longer than those of training, of length L, may be scaled by f = s / L (``scaling``):
+A sequence of s keys that is longer than in training, of length L, may be scaled by f = s / L (``scaling``):
 
     interpolation   m -> m / f                              Chen et al. 2023, arXiv:2306.15595
     ntk             base -> base f^(d / (d - 2))            Peng et al. 2024, arXiv:2309.00071, as the next one
     yarn            theta_i -> (1 - g_i) theta_i / f + g_i theta_i,  and logits times (0.1 ln f + 1)^2
                     g_i = clamp((r_i - alpha) / (beta - alpha), 0, 1),  r_i = L theta_i / (2 pi)
 
-g_i is 1 for pairs that turn more than beta = 32 times within L, whose angles remain, and 0 for those that turn less than
-alpha = 1 time, whose angles are interpolated. The paper chose these numbers for Llama; below L = 201 (at the first pair's
+g_i is 1 for pairs that turn more than beta = 32 times within L, which keep their angles, and 0 for pairs that turn less than
+alpha = 1 time, which are interpolated. The paper chose these numbers for Llama; below L = 201 (at the first pair's
 theta_1 = 1) no pair turns beta times, and all angles are interpolated at least in part.
 
 Departures from the papers: positions count from the first key, memory included; only differences matter, so the logits are the
 same. f follows the length of each sequence (YaRN's "dynamic scaling"), and nothing is trained at it. The released code of YaRN
-interpolates g_i between whole i, here g_i is that of the paper.
+interpolates g_i between whole i, here g_i is as in the paper.
 Cost: time O((t + s) dim) for each block; no parameters.
 Glossary: ``cos``, ``sin`` cosines and sines of m theta_i, for the positions 0 .. length - 1; ``width`` d; ``factor`` f;
 ``kept`` g_i.
@@ -48,7 +48,7 @@ class Rotary(Position):
     Args:
         base: base of the geometric sequence of wavelengths; 10000 in the paper.
         fraction: part of the features of each head that is rotated, an even number of them.
-        scaling: change of the angles for sequences longer than those of training: ``none``, ``interpolation``, ``ntk`` or
+        scaling: change of the angles for sequences longer than in training: ``none``, ``interpolation``, ``ntk`` or
             ``yarn``. It has no effect up to the length of training. Beyond it, the outputs depend on the length of the
             sequence, so that decoding token by token differs from one pass.
     """

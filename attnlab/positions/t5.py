@@ -1,7 +1,7 @@
 """Relative positions of T5: a learned bias for each bucket of distances.
 
 Raffel et al. 2020, arXiv:1910.10683, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer"; the
-buckets are those of the authors' code.
+buckets are as in the authors' code.
 
     bias_ij = B_h[bucket(i - j)]
 
@@ -12,10 +12,10 @@ with a table B of one number for each head h and bucket. With N buckets for keys
 
 so that the first half of the buckets hold one distance each, the others grow in proportion to the distance, and the last one
 holds every distance from about the maximum m on. In a causal role N is ``buckets``. In a bidirectional role N is half of it,
-and keys ahead have N buckets of their own, N + bucket(j - i).
+and keys ahead have N separate buckets, N + bucket(j - i).
 
 Departures from the paper: the logits are scaled by 1 / sqrt(d) (T5 moves this factor into the initialization of W_Q), and each
-block has a table of its own (in T5, the blocks of a stack share one).
+block has its own table (in T5, the blocks of a stack share one).
 Cost: one (h, t, s) tensor in addition to the logits; h buckets parameters for each block.
 Glossary: ``table`` B; ``buckets`` N, or 2 N; ``max_distance`` m; ``starts`` the smallest distance of bucket 1, 2, ...
 """
@@ -36,7 +36,7 @@ class T5(Position):
     """A learned bias for each head and bucket of distances. It supports any length: distant keys share the last bucket.
 
     Args:
-        buckets: number of buckets, those of keys ahead included.
+        buckets: number of buckets, including the buckets of keys ahead.
         max_distance: distance from which on all keys are in the last bucket.
     """
 

@@ -1,6 +1,6 @@
 """Reports: the pages, tables and plots of finished studies.
 
-What an analysis of your own is written with is exported here, and is public. The modules of this package are internal.
+The names for writing your own analysis are exported here and public. The modules of this package are internal.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -24,7 +24,7 @@ def describe_command(records: Sequence[Mapping[str, Any]], *, axes: Sequence[str
 
     Args:
         records: The compared runs.
-        axes: Names of the grid's axes, whose values are left out.
+        axes: Names of the grid's axes; their values are left out.
     """
     commands = dict.fromkeys(str(record["command"]) for record in records if is_present(record.get("command")))
     parts = {
@@ -53,9 +53,9 @@ def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
-    """Return notes on what makes no difference: seeds with one result, and axes whose cells have the results of the baseline.
+    """Return notes on what makes no difference: seeds with one result, and axes that leave the baseline's results unchanged.
 
-    Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's own runs can be equal
+    Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's runs can be equal
     because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
     """
     return [*_equal_seeds(cells), *_equal_cells(cells)]
@@ -108,6 +108,6 @@ def _is_equal(difference: Difference | None) -> bool:
 
 
 def _is_saturated(cell: CellSummary) -> bool:
-    """Return True for scores that two different cells can share: a solved task, or for attnlab's own runs any constant."""
+    """Return True for scores that two different cells can share: a solved task, or for attnlab's runs any constant."""
     values = [*cell.values.values()]
     return is_constant(values) and (not is_program_test(cell.test) or all(value in (0.0, 1.0, 100.0) for value in values))

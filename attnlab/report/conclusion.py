@@ -29,7 +29,8 @@ def conclude(analyzed: Analyzed, changes: Sequence[str] | None = None) -> Summar
 
     Args:
         analyzed: The analyses of the study or the task.
-        changes: The changes of its comparison, which a stored report has without the questions; default those of its selection.
+        changes: The changes of its comparison, which a stored report has without the questions; default: the changes of its
+            selection.
     """
     compared = analyzed.results.compared
     summary = summarize(compared.cells, compared.spec, is_part=compared.selection.is_partial)

@@ -28,7 +28,7 @@ class Unit:
 
     @property
     def family(self) -> str:
-        """The verdicts that are corrected together: those of the page, or those of the study if its tables are tasks."""
+        """The verdicts that are corrected together: all on the page, or all of the study if its tables are tasks."""
         return "page" if self.one == "study" else "study"
 
     def count(self, n: int) -> str:

@@ -54,7 +54,7 @@ def _comparison(cell: CellSummary, cells: Sequence[CellSummary]) -> str:
 
 
 def _describe_lenders(priors: Sequence[VariancePrior]) -> str:
-    """Return the comparisons whose variances are averaged as text."""
+    """Return the comparisons that share an averaged variance as text."""
     if priors[0].groups == 1:
         return f"the table's {priors[0].comparisons} comparisons"
     numbers = sorted({prior.comparisons for prior in priors})

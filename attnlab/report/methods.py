@@ -173,7 +173,7 @@ def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, 
 
 
 def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
-    """Return the compared cells of a study as it is recorded; the arguments are those of `attnlab.report.page.make_page`."""
+    """Return the compared cells of a study as it is recorded; takes the arguments of `attnlab.report.page.make_page`."""
     records: list[RunRecord] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     options = {"search": info.search, "selection": info.selection, "analyses": info.analyses}
     return compare_cells(records, info.spec, order=info.order, **options)

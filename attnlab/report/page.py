@@ -153,7 +153,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
 
 
 def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> list[str]:
-    """Return a note for each cell whose cost was matched to that of its baseline."""
+    """Return a note for each cell that was matched to the cost of its baseline."""
     matched = {cell_of(record, spec): record["matched"] for record in records if record.get("matched")}
     return [f"{cell} is matched: {method}." for cell, method in matched.items()]
 

@@ -20,7 +20,7 @@ from attnlab.report.write import write
 
 
 def rerender(folder: Path) -> Page | None:
-    """Write the page in `folder` again, and those of its studies if it is one on several.
+    """Write the page in `folder` again, and the pages of its studies if it is one on several.
 
     Returns:
         The page of a study; None for a page on several, or a profile.

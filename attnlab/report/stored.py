@@ -33,7 +33,7 @@ CURVES = ("run_id", "name", "metric")  # columns that the points of one curve sh
 def save(
     folder: Path, *, info: StudyInfo, runs: pandas.DataFrame, curves: pandas.DataFrame, maps: Sequence[AttentionMap]
 ) -> None:
-    """Write the inputs of a report to `report.json` in `folder`; the arguments are those of `attnlab.report.write.write`."""
+    """Write the inputs of a report to `report.json` in `folder`; takes the arguments of `attnlab.report.write.write`."""
     from pydantic import TypeAdapter
 
     spec = info.spec.for_task(info.task) if info.task else info.spec

@@ -60,7 +60,7 @@ def two_columns(pairs: Iterable[tuple[str, str]]) -> Table:
 
 
 def escape_tags(text: str) -> str:
-    """Escape HTML tags, links and images in text for Markdown: names and reasons may come from the user's own code."""
+    """Escape HTML tags, links and images in text for Markdown: names and reasons may come from the user's code."""
     return re.sub(r"\](?=[(\[:])", r"\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text))
 
 

@@ -97,7 +97,7 @@ def _effect_size(cell: CellSummary) -> str:
 
 
 def present_costs(cells: Sequence[CellSummary], metrics: Sequence[CostMetric]) -> list[CostMetric]:
-    """Return those of the metrics that at least one cell has; a counted one that is 0 in every cell is left out."""
+    """Return the metrics that at least one cell has; a counted one that is 0 in every cell is left out."""
 
     def shown(metric: CostMetric) -> bool:
         means = [cell.costs[metric.name].mean for cell in cells if metric.name in cell.costs]

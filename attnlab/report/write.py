@@ -41,7 +41,7 @@ def write_report(
         study: Name of the study, or its YAML file; or several.
         root: Folder of the runs; default `ATTNLAB_RUNS`, else `runs`.
         out: Folder of the report; default `reports/STUDY`. Required for several studies.
-        question: Shown at the top of the page in place of the study's own `question`.
+        question: Shown at the top of the page instead of the study's `question`.
 
     Raises:
         UserError: The study does not exist or has no runs, or there are several studies without `out`.

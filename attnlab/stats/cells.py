@@ -17,7 +17,7 @@ from attnlab.stats.sequential import Looks
 
 @dataclass(frozen=True)
 class TaskMetric:
-    """The metric and the margin of one task, in a study of several; the fields are those of `ComparisonSpec`."""
+    """The metric and the margin of one task, in a study of several; the fields are as in `ComparisonSpec`."""
 
     metric: str
     direction: str
@@ -35,19 +35,19 @@ class ComparisonSpec:
         axes: Names of the grid's axes, in order.
         metric: Name of the metric.
         direction: "min" where smaller values are better, else "max".
-        baseline: Axis -> value. The baseline of a cell has these values, and the cell's own on every other axis.
+        baseline: Axis -> value. The baseline of a cell has these values, and the cell's on every other axis.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
         margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
         looks: The numbers of seeds at which the study was judged; None if it never was.
-        own_looks: Name of a comparison (`comparison_name`) -> its looks, where they are not those of the study.
+        own_looks: Name of a comparison (`comparison_name`) -> its looks, where they differ from the study's.
         futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
         sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
             optima of the curves fitted over it.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
-        factorial: The factors of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`).
+        factorial: The factors of a factorial study; their effects are estimated from all cells (`attnlab.stats.factorial`).
         over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
             differences; "" if there is none.
         task_axis: The axis that sets the task, in a study of several tasks; else "".

@@ -1,4 +1,4 @@
-"""The costs of runs that start from other runs: those of the whole chain."""
+"""The costs of runs that start from other runs, counted over the whole chain."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Compared:
 
     Attributes:
         spec: The comparison that the study makes, with the looks that its verdicts are corrected for.
-        cells: Summaries of the cells. In a searched study they are those of the confirmed runs.
+        cells: Summaries of the cells. In a searched study, of the confirmed runs.
         trends: The trends of their differences over levels.
         others: The study without each choice of its records.
         records: Its runs in this order, by seed, with the trials of a search.
@@ -51,7 +51,7 @@ class Compared:
 
     @property
     def compared_records(self) -> list[RunRecord]:
-        """The runs that are compared: those of the task, without the trials of a search."""
+        """The runs that are compared: all of the task, without the trials of a search."""
         return exclude_trials([run for run in self.records if self.spec.includes(run)])
 
     def effects(self, part: ComparisonSpec) -> FactorialResult | None:

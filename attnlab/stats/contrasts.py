@@ -1,7 +1,7 @@
 """The contrasts of several studies: which effects they share, and verdicts that are corrected over all of them.
 
 All comparisons of the studies' tables, and the means over studies, are one family for Holm's method; trends are another. The
-equivalence tests have a level of their own, as in the table of one study.
+equivalence tests have their own level, as in the table of one study.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class JointResult:
 
 
 def combine_tasks(tables: Sequence[StudyTable]) -> JointResult:
-    """Pool the contrasts of a study's tasks, whose verdicts and trends are corrected over the study already.
+    """Pool the contrasts of a study's tasks, after verdicts and trends are corrected over the study.
 
-    The means over tasks are a family of their own.
+    The means over tasks are a separate family.
     """
     contrasts = [_pooled(contrast) for contrast in _contrasts(tables)]
     means = paired.correct([contrast.pooled.mean if contrast.pooled else None for contrast in contrasts])
@@ -196,7 +196,7 @@ def _with_mean(contrast: Contrast, mean: Difference | None) -> Contrast:
 
 
 def _with_joint_trends(tables: Sequence[StudyTable]) -> list[StudyTable]:
-    """Correct the trends of all studies together; those of a table have its verdicts."""
+    """Correct the trends of all studies together; a table's trends have its verdicts."""
     prepared: list[Trend] = []
     for table in tables:
         by_pair = {(c.name, c.baseline): c for c in comparisons(table.cells)}

@@ -142,7 +142,7 @@ def with_all_looks(
 
 
 def _with_tries(spec: ComparisonSpec, cells: Sequence[CellSummary], retried: Sequence[tuple[str, str, int]]) -> ComparisonSpec:
-    """Return a specification whose comparisons are corrected for earlier configurations of their cells."""
+    """Return a specification that corrects comparisons for earlier configurations of their cells."""
     numbers = {frozenset((cell, baseline)): number for cell, baseline, number in retried}
     own = dict(spec.own_looks)
     for cell in comparisons(cells):
@@ -157,7 +157,7 @@ def _with_tries(spec: ComparisonSpec, cells: Sequence[CellSummary], retried: Seq
 
 
 def _tried(looks: Looks | None, n: int, number: int) -> Looks:
-    """Return looks after tries; without looks, those of one at ``n`` seeds."""
+    """Return looks after tries; without looks, as after one at ``n`` seeds."""
     return replace(looks or Looks(max(2, n), max(2, n)), tries=number)
 
 
@@ -185,7 +185,7 @@ def correct_cells(cells: Sequence[CellSummary], others: Sequence[Alternative], s
 
 
 def _of_cells(cells: Sequence[CellSummary], other: Alternative) -> dict[tuple[str, str], Correction]:
-    """Return the verdicts of another table that differ from those of the cells, by (cell, baseline)."""
+    """Return the verdicts of another table that differ from the verdicts of the cells, by (cell, baseline)."""
     after = {(cell.name, cell.baseline): cell for cell in comparisons(other.cells) if cell.difference is not None}
     first = {cell.name: cell for cell in reversed(list(after.values()))}
     after = {(cell.name, cell.baseline): cell for cell in map(_mirrored, after.values())} | after

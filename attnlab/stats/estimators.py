@@ -26,7 +26,7 @@ Ends = tuple[float, float] | tuple[None, None]
 
 @dataclass(frozen=True)
 class Words:
-    """The names of an estimator in headings and sentences, by default those of a mean.
+    """The names of an estimator in headings and sentences, by default for a mean.
 
     The words of a class are templates, with the fields of `Estimator.words` and the words above in braces.
     """
@@ -56,7 +56,7 @@ class Estimator:
         metric: Name of the scores.
         direction: "min" where smaller scores are better, else "max".
         threshold: The score that solves the task; None if the estimator takes none.
-        sweep: Dotted path of the hyperparameter at whose optimum cells are compared, such as `train.lr`; else "".
+        sweep: Dotted path of the hyperparameter that is tuned before cells are compared, such as `train.lr`; else "".
         is_exact: Tests are exact: a few seeds cannot be significant, and verdicts are not predicted. Else they are t-tests.
         is_mean: Differences are differences of means: they have trends over levels, effects and pooled means.
         in_unit: Differences have the unit of the metric, as the scores of single seeds have.
@@ -109,7 +109,7 @@ class Estimator:
     def compare(
         self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
     ) -> Difference | None:
-        """Compare the scores of a cell with those of its baseline: by default, by a paired t-test.
+        """Compare the scores of a cell with its baseline's: by default, by a paired t-test.
 
         Args:
             cell: Seed -> score.
@@ -123,7 +123,7 @@ class Estimator:
         return paired.difference(cell, baseline, margin=margin, looks=looks)
 
     def problem(self, cell: CellSummary) -> str:
-        """Return the reason why a cell whose runs completed has no value; "" if it has one."""
+        """Return the reason why a cell has no value although its runs completed; "" if it has one."""
         return ""
 
     @property

@@ -14,7 +14,7 @@ from attnlab.stats.paired import Interval
 
 @dataclass(frozen=True)
 class ExactInterval(Interval):
-    """An estimate with its exact interval, whose ends are not symmetric; without ends if there are too few values.
+    """An estimate with its exact interval, which is not symmetric; without ends if there are too few values.
 
     `solved` is the number of seeds that solve the task, for the solve rate of a cell.
     """

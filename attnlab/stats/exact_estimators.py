@@ -5,7 +5,7 @@ seeds is then the score of no run, and its t-test assumes a distribution that th
 
     median       the median of the paired differences: the sign test, with the interval between two order statistics. The
                  signed-rank test would need fewer seeds, and symmetric differences
-    solve_rate   the difference of the shares of seeds whose score reaches a threshold: the exact test of Barnard and Chan
+    solve_rate   the difference of the shares of seeds that reach a threshold: the exact test of Barnard and Chan
                  (`attnlab.stats.solve_rates`)
     superiority  the probability that a run beats the baseline's run with the same seed, where the two differ: the sign test,
                  with the interval of Clopper and Pearson (1934). The test of Mann and Whitney would need fewer seeds; it
@@ -298,7 +298,7 @@ class Median(Exact):
 
 
 class SolveRate(Exact):
-    """The share of seeds whose score reaches the threshold."""
+    """The share of seeds that reach the threshold."""
 
     name = "solve_rate"
     takes_threshold = is_rate = True

@@ -19,7 +19,7 @@ the t-test of an effect alone finds few effects with 3 seeds (`benchmarks/factor
 
 Runs that are lost leave the design unbalanced. A lost run is then replaced by its least-squares prediction, which does not
 change the least-squares estimates (Yates 1933), and the standard errors are increased to what they are for the completed runs.
-An effect one of whose sides lost a larger share of its runs than the other (`compare.MAX_LOST_SHARE`) has no test.
+An effect has no test when one of its sides lost a larger share of its runs than the other (`compare.MAX_LOST_SHARE`).
 Effects that the completed runs do not determine are named.
 
 References:
@@ -171,7 +171,7 @@ def estimate_effects(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Fact
 def _unequal_losses(
     cells: Sequence[CellSummary], design: FactorialDesign, estimable: Estimable, names: Sequence[str]
 ) -> frozenset[str]:
-    """Return the effects whose two sides lost different shares of their runs: what is missing may be the worst."""
+    """Return the effects with two sides that lost different shares of their runs: what is missing may be the worst."""
     import numpy
 
     placed = [(point, cell) for cell in cells for point in _points(cell, design)]
@@ -360,7 +360,7 @@ def judge_family(
         family: The effects in every seed.
         spec: The comparison that the study makes.
         scale: Size of the metric, which decides what is noise.
-        withheld: True for each effect whose sides lost different shares of their runs; default: none.
+        withheld: True for each effect if its sides lost different shares of their runs; default: none.
         error: The error of the family; None: each effect has its own.
     """
     differences: list[paired.Difference | None] = []

@@ -46,7 +46,7 @@ class UncertaintyParts:
 def split_uncertainty(
     items: pandas.DataFrame, cells: Sequence[CellSummary], spec: ComparisonSpec
 ) -> tuple[UncertaintyParts, ...]:
-    """Return the parts for each comparison of a study whose runs have the same items in at least two shared seeds.
+    """Return the parts for each comparison of a study if its runs have the same items in at least two shared seeds.
 
     Args:
         items: As `attnlab.load_items` returns them.

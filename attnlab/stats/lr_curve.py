@@ -99,7 +99,7 @@ class LearningRateCurve:
         problem: Reason why there is no fitted optimum, else None.
         fitted: Rates that the curve is fitted to.
         optimum: log10 of the optimal rate, with its interval over seeds; None if all rates are equally good.
-        values: Seed -> its contribution to the metric at the optimum, whose mean is the fitted metric at the optimum.
+        values: Seed -> its contribution to the metric at the optimum; their mean is the fitted metric at the optimum.
         shape: Coefficients of the second and higher powers of log10(rate) - log10(optimum), in the metric's unit.
         sensitivity: Learning-rate sensitivity, with its interval over seeds.
         sensitivity_is_bound: Runs diverged, so that `sensitivity` is a lower bound.

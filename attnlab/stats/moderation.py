@@ -3,8 +3,8 @@
 Longer trainings and other test data change the variance of all cells by a large factor. A table with several levels or tests
 therefore has a prior for each of them, with fewer degrees of freedom, because Holm's method corrects over all of them together
 (as it does over the studies of one page and the tasks of one study, `benchmarks/several_studies.py`):
-one prior for three levels whose standard deviations differ by a factor of 3 has up to 8 % of false verdicts, and its intervals
-at the level that scatters most cover 84 % (`benchmarks/levels.py`).
+one prior for three levels with standard deviations that differ by a factor of 3 has up to 8 % of false verdicts, and its
+intervals at the level that scatters most cover 84 % (`benchmarks/levels.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def moderate(
 
     Args:
         differences: Not yet corrected by `correct`.
-        groups: The group of each difference; only those of one group borrow from each other. Default: all are one group.
+        groups: The group of each difference; only members of one group borrow from each other. Default: all are one group.
         most: Largest number of degrees of freedom of the prior.
     """
     tested: dict[Hashable, list[Interval]] = {}
@@ -53,7 +53,7 @@ def moderate(
 
 
 def cap_priors(tables: Sequence[Sequence[Difference | None]]) -> list[list[Difference | None]]:
-    """Weaken the priors of tables whose differences are corrected together, if there are several; keep the order."""
+    """Weaken the priors of tables that are corrected together, if there are several; keep the order."""
     return [[difference if len(tables) == 1 else _capped(difference) for difference in table] for table in tables]
 
 

@@ -391,7 +391,7 @@ def moderated_t_test(difference: Difference, prior: VariancePrior) -> Difference
 def with_estimated_margin(
     difference: Difference | None, differences: Mapping[int, float], margins: Mapping[int, float]
 ) -> Difference | None:
-    """Return a difference whose tests for equivalence count the error of an estimated margin.
+    """Return a difference that counts the error of an estimated margin in its tests for equivalence.
 
     Args:
         difference: With a margin, the mean of the estimates, and with a t-test or the sign test of a median; any other is
@@ -464,7 +464,7 @@ def without_noise(differences: Sequence[float], errors: Sequence[float]) -> list
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:
     """Fill in the Holm-corrected p-values and levels of one table, in the order given.
 
-    A comparison whose test is withheld counts in the table like one with a p-value of 1.
+    A comparison without its test counts in the table like one with a p-value of 1.
     """
     p_values = holm([d and (1.0 if d.no_test else _known(d.p_moderated, d.p)) for d in differences])
     p_equivalent = holm(

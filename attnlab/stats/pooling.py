@@ -18,7 +18,7 @@ the observed ones, errors included: 95 to 100 % (`reports/validity`). Two studie
 interval is 12.7 standard errors wide on each side.
 
 Heterogeneity is the variance of the effects beyond the mean of their squared standard errors, with an interval from the F
-distribution of the ratio of the two, where the degrees of freedom of the second are those of Satterthwaite (1946).
+distribution of the ratio of the two, where the degrees of freedom of the second follow Satterthwaite (1946).
 
 References:
     Bakirov, N. K. and Székely, G. J. (2005). Student's t-test for Gaussian scale mixtures. Zapiski Nauchnyh Seminarov POMI
@@ -169,8 +169,8 @@ def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]])
     """Return the indices of studies by groups: those with data and a seed in common are in one group.
 
     Args:
-        studies: The data of each study, as identities of their parts, and its seeds. Unknown data are empty, and taken to be
-            those of no other study.
+        studies: The data of each study, as identities of their parts, and its seeds. Unknown data are empty, and are taken to
+            be those of no other study.
     """
     groups: list[list[int]] = []
     for i, (data, seeds) in enumerate(studies):

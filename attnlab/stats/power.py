@@ -2,8 +2,8 @@
 
 A study with a margin should find a difference as large as the margin, and call two cells without a difference equivalent. The
 number of seeds with which both come about with a probability depends on the standard deviation of the pairs' differences.
-Where earlier seeds estimate it, the probability is averaged over the values that they leave possible: given n pairs whose
-differences are normal, before which every logarithm of the standard deviation was equally likely, the variance has a scaled
+Where earlier seeds estimate it, the probability is averaged over the values that they leave possible: given n pairs with
+normal differences, before which every logarithm of the standard deviation was equally likely, the variance has a scaled
 inverse chi-squared distribution (Gelman et al. 2013, section 3.2).
 
 Each comparison is tested at the level of Bonferroni's correction. That is the lowest level at which Holm's method may test it,
@@ -57,7 +57,7 @@ class TableDesign:
     Attributes:
         margin: largest difference that counts as equivalent, in the metric's unit.
         comparisons: number of comparisons that are corrected together.
-        sharing: number of them that borrow from each other's variances; 0: each has a t-test of its own.
+        sharing: number of them that borrow from each other's variances; 0: each has a separate t-test.
         most: largest number of degrees of freedom of the prior of the variances.
         looks: looks at which the study was judged.
     """

@@ -2,8 +2,8 @@
 
 A study with `over` trains the same cells at several levels. At each level, all pairs of cells are compared as in a table of
 verdicts: paired t-tests with moderated variances, corrected by Holm's method over the pairs of that level, as if the study had
-no other level. Of the pairs with a verdict (better or worse) at the lower level, the share is estimated whose measured mean
-difference has the same sign at the higher level.
+no other level. Of the pairs with a verdict (better or worse) at the lower level, the estimated share keeps the sign of its
+measured mean difference at the higher level.
 
 The estimated probability refers to another pair of cells of the same kind, trained and measured at both levels with as
 many seeds. The sign at the higher level is that of a mean over seeds and not of the true difference: where two cells hardly

@@ -61,7 +61,7 @@ class LevelResult:
     Attributes:
         scores: Seed -> score on the test split, of the completed runs.
         states: State -> number of runs.
-        solved: Number of seeds whose score reaches the threshold.
+        solved: Number of seeds that reach the threshold.
         low, high: 95 % interval of the solve rate (Clopper and Pearson 1934); None without a completed run.
         reasons: Reasons for which runs did not complete, each once.
         costs: Cost metric -> mean over the completed runs.
@@ -150,7 +150,7 @@ class AbilityResult:
 
 @dataclass(frozen=True, repr=False)
 class Profile:
-    """The abilities and costs of a variant, next to those of other variants.
+    """The abilities and costs of a variant, next to other variants.
 
     Attributes:
         name: Of the profile's folder.
@@ -187,7 +187,7 @@ class Profile:
 
 
 def level_result(cell: CellSummary) -> LevelResult:
-    """Return the result of one variant at one level from the summary of its cell, whose estimand is a solve rate."""
+    """Return the result of one variant at one level from the summary of its cell, with the estimand solve rate."""
     estimate = cell.estimate
     return LevelResult(
         scores=dict(cell.values),

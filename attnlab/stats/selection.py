@@ -30,7 +30,7 @@ class Selection:
 
     Attributes:
         left_out: Runs with a result that the table leaves out, as `attnlab.tracking.left_out.left_out_runs` returns them.
-        lost: (cell, seeds, study) that were judged in a table of a study, or withdrawn, and whose results are not at hand.
+        lost: (cell, seeds, study) that were judged in a table of a study, or withdrawn, without results at hand.
         not_run: (cell, seeds) that the study plans and that have not ended.
         questions: (study, question) of earlier tables of the same runs, which asked something else.
         first_question: The question that was asked first; None if it is the present one.

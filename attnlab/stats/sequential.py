@@ -11,7 +11,7 @@ A study that is judged once is a study with one announced look, a test at the fu
 judged again, the full level is already spent, and no correction of later looks can take that back: Pocock's level for the
 looks so far lets 8 % pass after seven more looks. Such further looks therefore spend an ``EXTRA`` tenth of the level between
 them, however many there are. By the look at ``n`` seeds, the part ``1 - (last / n)^2`` of it is spent (a spending function as
-those of Lan and DeMets 1983), so a study whose seeds are doubled can use three quarters of it at once.
+in Lan and DeMets 1983), so a study that doubles its seeds can use three quarters of it at once.
 
 The levels have no closed form. Without a difference, the t-statistics of all looks have one joint distribution that depends
 only on their numbers of seeds. It is simulated, always from the same random numbers.

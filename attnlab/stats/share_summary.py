@@ -161,7 +161,7 @@ def _share_of_curves(
 
 
 def _cost_ratios(cell: str, baseline: str, seeds: Iterable[int], costs: StepCosts) -> dict[str, Any]:
-    """Return the costs of a cell next to those of its baseline, where known, as `training_share` takes them."""
+    """Return the costs of a cell next to its baseline's, where known, as `training_share` takes them."""
     flops: float | None = None
     seconds: dict[int, float] = {}
     stages: dict[str, dict[int, tuple[float, float]]] = {"stage_flops": {}, "stage_seconds": {}}
@@ -178,7 +178,7 @@ def _cost_ratios(cell: str, baseline: str, seeds: Iterable[int], costs: StepCost
 
 
 def _step_cost(record: Mapping[str, Any]) -> StepCost:
-    """Return the costs of one training step of a run, and those of its stages."""
+    """Return the costs of one training step of a run, and of its stages."""
     tokens, steps = _number(record, "tokens"), _number(record, "steps")
     if tokens is None or steps is None:
         return StepCost()

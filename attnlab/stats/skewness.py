@@ -1,4 +1,4 @@
-"""Fragile verdicts: those of the t-test that a test corrected for skewness does not share.
+"""Fragile verdicts: verdicts of the t-test that a test corrected for skewness does not share.
 
 The t-test of a mean assumes differences that scatter symmetrically. Where they are skewed, as when one or
 two seeds lie far to one side, it makes more false verdicts than it promises. Johnson (1978) corrects the

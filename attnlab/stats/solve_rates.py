@@ -57,9 +57,9 @@ def p_above(cell: int, baseline: int, n: int, difference: float = 0.0) -> float:
 
 @lru_cache(maxsize=4096)
 def interval_of_difference(cell: int, baseline: int, n: int, tail: float) -> tuple[float, float]:
-    """Return the exact interval of the difference of two solve rates, each of whose ends is missed with probability `tail`.
+    """Return the exact interval of the difference of two solve rates; each end is missed with probability `tail`.
 
-    It contains the differences that neither one-sided test rejects at the level `tail`. Arguments are those of `p_above`.
+    It contains the differences that neither one-sided test rejects at the level `tail`. Takes the arguments of `p_above`.
     """
     return _lower_end(cell, baseline, n, tail), -_lower_end(baseline, cell, n, tail)
 

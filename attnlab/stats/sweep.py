@@ -1,6 +1,6 @@
 """The best value of a sweep in each cell, which decides on extensions of the sweep.
 
-A run that diverged is worse than any other. A value whose runs all failed, or ran out of memory, counts as not tried.
+A run that diverged is worse than any other. A value counts as not tried when all its runs failed or ran out of memory.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def best_values(runs: Iterable[RunRecord], *, path: str, metric: str, direction:
 
 
 def mean_scores(runs: Iterable[RunRecord], *, path: str, metric: str, direction: str) -> dict[str, dict[float, float]]:
-    """Return the mean score on `valid` of each cell at each value; the arguments are those of `best_values`.
+    """Return the mean score on `valid` of each cell at each value; takes the arguments of `best_values`.
 
-    Smaller scores are better: those of a metric with direction "max" are its negative. The score is infinite where a run
+    Smaller scores are better: with direction "max" they are the negative metric. The score is infinite where a run
     diverged.
     """
     sign = 1 if direction == "min" else -1

@@ -95,8 +95,8 @@ def training_share(
         baseline: The same of the baseline.
         direction: "min" where smaller values are better, else "max".
         log_steps: Interpolate over the logarithm of the steps, for points far apart.
-        flops: FLOPs of one step of the cell over those of the baseline; None if unknown.
-        seconds: Seed -> time of one step of the cell over that of the baseline; None if unknown.
+        flops: FLOPs of one step of the cell over the baseline's; None if unknown.
+        seconds: Seed -> time of one step of the cell over the baseline's; None if unknown.
         stage_flops: Seed -> FLOPs of the stages that the cell and the baseline build on, each in steps of its own run: as many
             steps cost as much. Seeds without stages are left out.
         stage_seconds: The same of their time.

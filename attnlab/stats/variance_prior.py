@@ -7,7 +7,7 @@ toward a common value: a prior with d0 degrees of freedom at the variance s0^2.
     moderated variance = (d0 s0^2 + d s^2) / (d0 + d)
 
 The t-statistic with this variance has d0 + d degrees of freedom. Here s0^2 is the mean of the table's variances, and d0 is
-a small number that does not depend on the data. Where variances differ, Smyth's own estimate of d0 and a pooled variance make
+a small number that does not depend on the data. Where variances differ, Smyth's estimate of d0 and a pooled variance make
 more false verdicts than they promise. So does any d0 for a comparison that scatters more than the others, once these are found
 different and Holm's method no longer counts them: a verdict therefore also needs the comparison's t-test without a prior
 (`attnlab.stats.paired`).

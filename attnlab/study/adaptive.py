@@ -1,4 +1,4 @@
-"""Adaptive seeds: run, judge the verdicts, and add a seed to every cell whose verdict is inconclusive.
+"""Adaptive seeds: run, judge the verdicts, and add a seed to every cell with an inconclusive verdict.
 
 A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.futility`).
 
@@ -7,7 +7,7 @@ parents on one storage make the same plan, and the report, which reads the looks
 same verdicts.
 
 The looks are announced before the first one. A study that was judged before has no first one to come: its looks are then
-further ones, as those of a study whose seeds are added by hand.
+further ones, as when seeds are added by hand.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def run_until_conclusive(
 ) -> tuple[StudyResult, LookHistory]:
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
-    A cell with a conclusive verdict gets no more seeds, and neither does a futile one, whose verdict would most likely remain
-    inconclusive; the baseline of another cell gets the same seeds as it. New seeds follow the largest of the study's own (of
+    A cell with a conclusive verdict gets no more seeds, and neither does a futile one, which would most likely remain
+    inconclusive; the baseline of another cell gets the same seeds as it. New seeds follow the largest of the study's (of
     a searched study: of ``confirm.seeds``). With ``only``, the chosen cells are compared with what is finished, and get seeds
     if their baseline is chosen, too.
 
     Args:
-        max_seeds: the largest number of seeds of a cell, the study's own included.
+        max_seeds: the largest number of seeds of a cell, the study's included.
         futility: a cell with a smaller probability of a verdict with ``max_seeds`` seeds gets no more; 0: every cell does.
         study, sets, only, root, retry, display, options: as for ``attnlab.run``.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
-    """Return a note for each file of the user's whose code has changed since runs of the plan were recorded.
+    """Return a note for each file of the user's that has changed since runs of the plan were recorded.
 
     Without code of the user's in the plan, no record is read.
 

@@ -37,7 +37,7 @@ class Pace:
 def known_pace(plan: Plan, root: str | Path | None = None) -> Pace | None:
     """Return the rate from the steps that an earlier run of a study measured on this machine; None if there are none.
 
-    The steps are those of the smallest cell; in others, small operations take a smaller part of the time.
+    The steps are taken from the smallest cell; in others, small operations take a smaller part of the time.
 
     Args:
         plan: the study.

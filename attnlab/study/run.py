@@ -1,6 +1,6 @@
 """Run a study, from its plan to its finished runs.
 
-A parent queues in Optuna the runs that MLflow does not record as finished, and trains each in a process of its own. With
+A parent queues in Optuna the runs that MLflow does not record as finished, and trains each in a separate process. With
 a sqlite file one parent owns the study, by a lock; with a PostgreSQL database any number of parents share its queue.
 Running a study again resumes it. A failing run never stops the others.
 """
@@ -64,7 +64,7 @@ class StudyResult:
     """The result of a study.
 
     Attributes:
-        rows: one for each run, those of the stages first, and one for each refused cell, in the plan's order.
+        rows: one for each run, stages first, and one for each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, where the study requests them.
         others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
     """
@@ -136,11 +136,11 @@ def run(
             not change.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
         display: the progress display; default one on standard error.
-        storage: ``postgresql://...``, a database whose queue several parents share, on any number of machines; default
+        storage: ``postgresql://...``, a database with a queue that several parents share, on any number of machines; default
             ``ATTNLAB_STORAGE``, else a sqlite file under ``root`` that one parent owns.
-        retry: states (``diverged``, ``failed``, ...) whose runs are tried again, with a result or without attempts left.
+        retry: states (``diverged``, ``failed``, ...) that are tried again, with a result or without attempts left.
         reference_scores: compute the reference scores that the study requests. With False, recorded ones stay.
-        check: first check the user's own variants, components and position schemes quickly, at the shapes of the study.
+        check: first check the user's variants, components and position schemes quickly, at the shapes of the study.
         train: ``"module:function"`` that trains one run.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Notes on studies whose seeds are too few for any verdict of an exact test, before anything is trained."""
+"""Notes on studies with too few seeds for any verdict of an exact test, before anything is trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
 
     Args:
         plan: The plan.
-        max_seeds: The limit of ``--until-conclusive``; None: judge the study's own seeds.
+        max_seeds: The limit of ``--until-conclusive``; None: judge the study's seeds.
     """
     comparisons = count_comparisons(plan)
     if not plan.estimator.is_exact or not comparisons:
@@ -73,7 +73,7 @@ def _adaptive(plan: Plan, comparisons: int) -> str:
 
 
 def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
-    """Return the smallest limit of announced looks whose last can be conclusive, above that of these looks."""
+    """Return the smallest limit of announced looks, above the present one, that can end in a verdict."""
     limits = range(looks.last + 1, 4 * looks.last + 1)
     return next((n for n in limits if _can_conclude(plan, comparisons, Looks(looks.first, n), numbers=[n])), None)
 

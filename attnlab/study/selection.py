@@ -116,7 +116,7 @@ def _other_studies(
     """Return the records, deleted ones included, of other studies that have further seeds of compared cells.
 
     Args:
-        swept: The study has a sweep: also of studies that have the same seeds, whose sweeps may have other values.
+        swept: The study has a sweep: studies with the same seeds may then have other values.
     """
     further = set()
     for table in seen:

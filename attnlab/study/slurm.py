@@ -42,7 +42,7 @@ class StudyRequest:
         study: absolute path of the YAML file.
         sets, only, workers, retry, check: as for `attnlab.run`. Without a number of workers, each machine measures its own.
         adaptive: add seeds until every verdict is conclusive, with these options of
-            `attnlab.study.adaptive.run_until_conclusive`; None: run the study's own seeds.
+            `attnlab.study.adaptive.run_until_conclusive`; None: run the study's seeds.
 
     Raises:
         UserError: `workers` is neither a whole number of at least 1 nor "auto".
@@ -107,7 +107,7 @@ class Job:
 
     Attributes:
         request: the study to run.
-        shared: the study has a storage, whose address must have reached the machine.
+        shared: the study has a storage, and its address must have reached the machine.
         devices: value of `CUDA_VISIBLE_DEVICES` to restore, which submitit's local jobs overwrite; None: leave it.
     """
 

@@ -1,4 +1,4 @@
-"""The check before a study starts: the user's own variants, components and position schemes must not be wrong."""
+"""The check before a study starts: the user's variants, components and position schemes must not be wrong."""
 
 from __future__ import annotations
 

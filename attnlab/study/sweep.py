@@ -38,10 +38,10 @@ def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
     Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
     that side, and so on, up to ``sweep.extensions`` on each side. Where it lies inside, but fewer than `MIN_FITTED` values of a
     cell completed, one is added below, where runs seldom diverge. Values at which an earlier call trained runs of this plan
-    stay, also those of cells that ``only`` leaves out: further seeds then have the same grid.
+    stay, also of cells that ``only`` leaves out: further seeds then have the same grid.
 
     Args:
-        records: of the study; those of other plans are ignored.
+        records: of the study; records of other plans are ignored.
     """
     sweep = plan.study.sweep
     if sweep is None:

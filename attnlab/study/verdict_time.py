@@ -1,7 +1,7 @@
 """The expected time to the verdicts of a study, before its runs are trained.
 
 How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.power`). It is estimated from the
-finished runs of the study's own cells; without any, only the seeds for a given spread are known.
+finished runs of the study's cells; without any, only the seeds for a given spread are known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLES = (5, 10)  # numbers of seeds, besides the planned one, for which the l
 
 @dataclass(frozen=True)
 class Group:
-    """Comparisons with one margin whose differences scatter alike: those of one task, at one level of `over`.
+    """Comparisons with one margin and equal scatter of their differences: of one task, at one level of `over`.
 
     Attributes:
         label: the task and the level, where the study has several; else "".

@@ -37,7 +37,7 @@ class SelectedRun:
         folder: of its checkpoints, result and model.
         shared_with: other studies that have the same run, and so use the same folder.
         command: the command line that trained it.
-        started_from: the name of the withdrawn run whose weights it started from; "" if the user named it.
+        started_from: the name of the withdrawn run that it started from; "" if the user named it.
     """
 
     record: Record

@@ -29,7 +29,7 @@ def shuffled_by_length(lengths: np.ndarray, rng: np.random.Generator, *, batch_s
         rng: determines the batches.
 
     Returns:
-        ceil(n / batch_size) arrays of row indices, whose sizes differ by at most one.
+        ceil(n / batch_size) arrays of row indices; their sizes differ by at most one.
     """
     rows = rng.permutation(len(lengths))
     pools = np.array_split(rows, max(1, round(len(rows) / (POOL * batch_size))))
@@ -69,7 +69,7 @@ def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
 
 
 class BucketedTask(Task):
-    """Base class of tasks whose rows have unequal lengths.
+    """Base class of tasks with rows of unequal lengths.
 
     Training batches have rows of similar lengths, and each row once per epoch. Evaluation batches are ordered from the longest
     row to the shortest, and have at most ``batch_size * length`` tokens each, with padding.
@@ -103,7 +103,7 @@ class BucketedTask(Task):
         raise NotImplementedError
 
     def row_lengths(self, split: str) -> np.ndarray:
-        """Return the tokens of each row of a split that are read, (n,); of pairs those of both sides, (n, 2)."""
+        """Return the tokens of each row of a split that are read, (n,); of pairs on both sides, (n, 2)."""
         raise NotImplementedError
 
     def evaluated_rows(self, split: str, limit: int | None) -> np.ndarray:
@@ -144,7 +144,7 @@ class BucketedTask(Task):
         return -(-self.count("train") // batch_size)
 
     def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
-        """Return rows of similar lengths: each row once per epoch, in batches whose sizes differ by at most one."""
+        """Return rows of similar lengths: each row once per epoch, in batches of equal size or one less."""
         epoch, number = divmod(step, self.steps_per_epoch(batch_size))
         return self.batch("train", self.epoch_batches(epoch, seed=seed, batch_size=batch_size)[number])
 
@@ -189,5 +189,5 @@ class BucketedTask(Task):
 
 
 def _longest(lengths: np.ndarray) -> np.ndarray:
-    """Return the tokens of each row, (n,), of pairs those of the longer side."""
+    """Return the tokens of each row, (n,), of pairs on the longer side."""
     return lengths if lengths.ndim == 1 else lengths.max(axis=1)

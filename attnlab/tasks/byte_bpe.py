@@ -4,9 +4,9 @@ Tokens are learned and encoded by ``tokenizers`` (``attnlab.tasks.subwords``), w
 are encoded one by one, each as the token of that byte, so that every sequence of bytes survives the round trip.
 
 A text is encoded in chunks that end at line breaks between two characters that are not white space. No word of GPT-2's
-regular expression crosses such a place, so the tokens are those of the whole text. Without such a place, a chunk ends at
-``CHUNK`` bytes, and the tokens around its end may differ from those of the whole text. They stand for the same bytes in either
-case, so bits per byte are exact.
+regular expression crosses such a place, so the tokens are the same as for the whole text. Without such a place, a chunk ends at
+``CHUNK`` bytes, and the tokens around its end may differ from the tokens of the whole text. They stand for the same bytes in
+either case, so bits per byte are exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Corpora of documents: texts whose sentences stand in order, for masked language models and WordPiece vocabularies.
+"""Corpora of documents: texts with their sentences in order, for masked language models and WordPiece vocabularies.
 
 - ``enwik8``: the articles of Wikipedia in enwik8, without markup (``attnlab.tasks.wikipedia``). Articles that begin in
   the first 90 % of the dump are ``train``, in the next 5 % ``valid``, in the last 5 % ``test``.

@@ -6,7 +6,7 @@ each line is a row. A line ends with ``\\n`` or ``\\r\\n`` alone (``attnlab.task
 else that is missing or malformed is an error with the line, and so are quotation marks that enclose lines that look like rows:
 a row that was silently left out would change what is compared. The plan states the rows of each class.
 
-Without files of their own, ``valid`` and ``test`` are each 10 % of the different texts of every label in ``path``, chosen with
+Without separate files, ``valid`` and ``test`` are each 10 % of the different texts of every label in ``path``, chosen with
 a fixed seed. Rows with the same text stay in the same split.
 """
 
@@ -83,8 +83,8 @@ class Csv(DocumentTask):
     Args:
         path: the file, relative to the study's file in a study and to the working directory in Python.
         text, label: the names of the columns with the text and with its class.
-        valid, test: files of their own for these splits, with the same columns.
-        labels: the names of the classes, in the order of their numbers; default: those of ``path``, sorted.
+        valid, test: separate files for these splits, with the same columns.
+        labels: the names of the classes, in the order of their numbers; default: the names in ``path``, sorted.
         delimiter: one character, or ``tab``.
         quoting: quotation marks enclose fields; if false, they are text, and each line is a row.
         encoding: of all files, a name that Python knows.
@@ -368,7 +368,7 @@ def _column(name: str, header: Sequence[str], file: DataFile, layout: Layout, *,
 
 
 def _class_names(stated: Sequence[str | int] | None, present: Sequence[str]) -> list[str]:
-    """Return the names of the classes: the option ``labels``, or else those of the rows, in order."""
+    """Return the names of the classes: the option ``labels``, or else from the rows, in order."""
     used = set(present)
     names = [str(name) for name in stated] if stated is not None else sorted(used)
     if stated is None and all(name.isdecimal() for name in names):

@@ -161,7 +161,7 @@ def load(source: Source) -> Any:
 
 
 def fetch(source: Source) -> Path:
-    """Download an archive if it is missing, verify it, and return its path. Errors are those of ``load``."""
+    """Download an archive if it is missing, verify it, and return its path. Errors are as in ``load``."""
     load(source)
     return source.place(folder())
 

@@ -42,7 +42,7 @@ class Imdb(DocumentTask):
         vocabulary: number of token ids. ``words`` include [PAD] = 0 and [UNK] = 1; ``wordpiece`` also [CLS], [SEP] and [MASK].
         tokens: ``words``, or ``wordpiece``: subwords in rows of ``[CLS] review [SEP]``, with the segment embedding that BERT
             has. To start from the weights of a run of ``masked_text``, give the same ``vocabulary`` and ``corpus`` as there.
-        corpus: on whose ``train`` the WordPiece vocabulary is learned: ``imdb`` or ``enwik8``. It has no effect on ``words``.
+        corpus: ``imdb`` or ``enwik8``; the WordPiece vocabulary is learned on its ``train``. It has no effect on ``words``.
         role: ``bidirectional``, or ``causal``: each position attends to itself and earlier ones only. A causal classifier
             reads the last token (``model.pool: last``), for the first one has seen nothing.
     """
@@ -104,7 +104,7 @@ class Imdb(DocumentTask):
         return batch
 
     def reference_scores(self) -> dict[str, Reference]:
-        """Return linear classifiers of words; also with subwords, whose classifiers are compared with the same scores."""
+        """Return linear classifiers of words; also with subwords, where classifiers are compared with the same scores."""
         if not self.has_subwords:
             return self.linear_scores()
         scores = Imdb(length=self.length, vocabulary=WORDS).linear_scores()

@@ -1,6 +1,6 @@
 """Overlap between splits: passages of ``valid`` and ``test`` that a model has read in training.
 
-All windows of splits up to 2 MB are compared. Of larger ones, those are compared whose hash is below a threshold (Manber 1994,
+All windows of splits up to 2 MB are compared. Of larger ones, windows with a hash below a threshold are compared (Manber 1994,
 "Finding similar files in a large file system"). A passage that occurs in both splits is therefore sampled in both or in
 neither, wherever it stands, and the share of the samples of ``test`` that occur in ``train`` estimates the share of all
 windows.
@@ -82,7 +82,7 @@ def _parts(items: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _hashes(part: np.ndarray, step: int) -> np.ndarray:
-    """Return the hash of each window that begins at a multiple of ``step`` bytes, from those of its two halves."""
+    """Return the hash of each window that begins at a multiple of ``step`` bytes, from the hashes of its two halves."""
     hashes = np.empty((len(part) - WORD) // step + 1, dtype=np.uint64)
     for i, offset in enumerate(range(0, WORD, step)):  # NumPy reads words at multiples of their size only
         hashes[i :: WORD // step] = np.frombuffer(part.data, "<u8", offset=offset, count=(len(part) - offset) // WORD)

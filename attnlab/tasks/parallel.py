@@ -1,8 +1,8 @@
-"""``translation``: parallel text of your own, two files for each split with one sentence a line.
+"""``translation``: parallel text of yours, two files for each split with one sentence a line.
 
 Lines with the same number translate each other. A line ends with ``\\n`` or ``\\r\\n`` alone (``attnlab.tasks.lines``).
 
-Without files of their own, ``valid`` and ``test`` are each 10 % of the pairs, chosen with a fixed seed. Pairs with the same
+Without separate files, ``valid`` and ``test`` are each 10 % of the pairs, chosen with a fixed seed. Pairs with the same
 source stay in the same split.
 """
 
@@ -46,12 +46,12 @@ class Scan:
 
 
 class Parallel(TranslationTask):
-    """Translate the sentences of your own files.
+    """Translate the sentences of yours files.
 
     Args:
         source, target: the files of ``train``, relative to the study's file in a study and to the working directory in
             Python.
-        valid_source, valid_target, test_source, test_target: files of their own for these splits.
+        valid_source, valid_target, test_source, test_target: separate files for these splits.
         vocabulary: the most subwords, including [PAD] = 0, [BOS] = 1, [EOS] = 2 and [UNK] = 3.
         length: tokens of a sentence that are read, with its end token.
         lower: learn, translate and score lower-cased text.
@@ -112,7 +112,7 @@ class Parallel(TranslationTask):
             raise UserError(f"{files[1].option}: expected as many lines as in the source, but {numbers}")
 
     def _assign(self) -> dict[str, tuple[str, np.ndarray]]:
-        """Return for each split the one whose files it is read from, and the numbers of its lines there."""
+        """Return for each split the one that provides its files, and the numbers of its lines there."""
         derived = [split for split in SPLITS[1:] if (split, "source") not in self._files]
         texts = self._scans["train", "source"].lines
         _, group = np.unique(texts, return_inverse=True)

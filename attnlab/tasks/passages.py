@@ -110,7 +110,7 @@ def prepare_passages(corpus: str, vocabulary: int) -> Path:
     """Return the folder with the encoded splits of a corpus, which are written once.
 
     Args:
-        corpus: the name of a corpus, on whose ``train`` the vocabulary is learned.
+        corpus: the name of a corpus; the vocabulary is learned on its ``train``.
         vocabulary: number of token ids.
 
     Raises:

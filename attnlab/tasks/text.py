@@ -15,7 +15,7 @@ class Text(ByteTask):
 
     Args:
         path: the file, relative to the study's file in a study and to the working directory in Python.
-        valid, test: files of their own for these splits.
+        valid, test: separate files for these splits.
         length: tokens of a row.
         sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
         tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.

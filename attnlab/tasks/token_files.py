@@ -82,7 +82,7 @@ def require_tokens(tokens: np.ndarray, *, file: DataFile, split: str, vocabulary
 
 
 def _require_width(tokens: np.ndarray, path: Path, vocabulary: int) -> None:
-    """Raise ``UserError`` if numbers alternate between those of a wider type's lower and upper halves."""
+    """Raise ``UserError`` if numbers alternate between the lower and upper halves of a wider type."""
     kind, size = tokens.dtype.name, tokens.dtype.itemsize
     even = tokens[: len(tokens) // 4 * 4]
     first, second = even[0::2], even[1::2]
@@ -99,7 +99,7 @@ def _require_width(tokens: np.ndarray, path: Path, vocabulary: int) -> None:
 
 
 def _alternate(tokens: np.ndarray) -> bool:
-    """Return True if the bytes of numbers differ in distribution between positions, as those of wider numbers do."""
+    """Return True if the bytes of numbers differ in distribution between positions, as the bytes of wider numbers do."""
     if len(tokens) < 4 * MANY:
         return False
     columns = tokens[: len(tokens) // 4 * 4].reshape(-1, 4)
@@ -132,7 +132,7 @@ def _are_whole(numbers: np.ndarray) -> bool:
 
 
 def _is_narrower(tokens: np.ndarray, parts: int, vocabulary: int) -> bool:
-    """Return True if numbers fit into the vocabulary, and are alike at all ``parts`` positions, as those of a narrower type."""
+    """Return True if numbers fit into the vocabulary, and are alike at all ``parts`` positions, like narrower numbers."""
     return int(tokens.max()) < vocabulary and _distance(tokens, parts) <= ALTERNATING
 
 

@@ -38,13 +38,13 @@ COUNTED = 100_000_000  # tokens of train, at most, that the n-gram model reads
 class Tokens(SequenceTask):
     """Predict the next token of a file of token numbers.
 
-    The splits are those of the task ``text``: 90/5/5 % of ``path`` in order, or files of their own.
+    The splits are made as in the task ``text``: 90/5/5 % of ``path`` in order, or separate files.
 
     Args:
         path: the file, relative to the study's file in a study and to the working directory in Python.
         vocabulary: number of token ids; every token of the files is smaller.
         dtype: ``uint16`` or ``uint32``; default: from the name of ``path``, such as ``train.uint16.bin`` or ``train.u16``.
-        valid, test: files of their own for these splits, of the same type.
+        valid, test: separate files for these splits, of the same type.
         token_bytes: a text file with the number of bytes of each token, one per line in the order of token ids; 0 for tokens
             that stand for no text. With it the metric is ``bits_per_byte``, without it ``bits_per_token``.
         length: tokens of a row.

@@ -63,7 +63,7 @@ def known_tokenizer(name: object) -> str:
 def script_note(references: Sequence[str], *, tokenizer: str) -> str:
     """Return a note if references are in a script without spaces and BLEU finds words by spaces; "" otherwise.
 
-    References whose words have been separated by spaces beforehand have none.
+    References with words separated by spaces beforehand have none.
     """
     text = " ".join(references)
     letters = sum(unicodedata.category(c).startswith("L") for c in text)

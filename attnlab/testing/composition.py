@@ -50,7 +50,7 @@ class ComponentSpec:
 
 
 def compose(variant: type[Variant], components: Sequence[ComponentSpec]) -> type[Variant]:
-    """Return a variant whose declarations are those of it and its components together.
+    """Return a variant that declares what it and its components declare together.
 
     Its instances are constructed with the components of ``build_components``.
 

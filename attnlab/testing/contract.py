@@ -121,7 +121,7 @@ def check_variant(
 
     Args:
         variant: a registered name, a path as in a study (``file.py:Class``), or the class itself.
-        options: keyword arguments of its constructor. Options not given are those of ``Variant.recommended_options``
+        options: keyword arguments of its constructor. Options not given come from ``Variant.recommended_options``
             for the length of each check, then the constructor's defaults.
         components: components of the variant, each a registered name, a path, ``{name: ..., option: ...}`` or a class.
         position: the position scheme of every check. None: no scheme, except that checks which depend on the scheme
@@ -276,7 +276,7 @@ def run_checks(
 
     Args:
         classes: the classes under test, for the place of an exception.
-        refusals: results that precede those of the checks.
+        refusals: results that precede the checks' results.
         start: called with the name of each check before it runs.
         report: called with each result as soon as there is one.
     """

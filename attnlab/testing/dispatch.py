@@ -42,7 +42,7 @@ def check(target: str | type, **arguments: Any) -> CheckResults:
     Args:
         target: a class; a registered name; a path as in a study (``file.py:Class`` or ``package.module:Class``); a function
             that is a component; or a layer of another library, such as ``torch:nn.MultiheadAttention``.
-        arguments: those of ``check_variant``, ``check_component``, ``check_position``, ``check_task`` or ``check_model``, for
+        arguments: as for ``check_variant``, ``check_component``, ``check_position``, ``check_task`` or ``check_model``, for
             example ``position="rotary"``, ``only=["shapes"]`` or ``report=print``, which prints each result as it comes.
 
     Returns:

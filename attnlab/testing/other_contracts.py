@@ -118,7 +118,7 @@ def check_model(
     Args:
         model: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor (``model.options`` of a study).
-        fields: fields of the section ``model`` of a study, such as ``{"norm_type": "rms"}``; the sizes are those of the checks.
+        fields: fields of the section ``model`` of a study, such as ``{"norm_type": "rms"}``; the checks choose the sizes.
         only: names of checks (keys of ``MODEL_CHECKS``). None: all.
         start: called with the name of each check before it runs.
         report: called with each result as soon as the check has finished.

@@ -1,4 +1,4 @@
-"""Check the variants of a study against the contract, each at the study's own shapes."""
+"""Check the variants of a study against the contract, each at the study's shapes."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def check_study(
 
 
 def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[str], None] | None = None) -> int:
-    """Check the user's own variants, components and position schemes of a study quickly, at the study's shapes alone.
+    """Check the user's variants, components and position schemes of a study quickly, at the study's shapes alone.
 
     Those of attnlab are covered by its tests. What has passed is not checked again until its code or its shapes change.
 

@@ -36,7 +36,7 @@ class ReferenceScore:
     It is comparable with the runs that have the same task, text and limit.
 
     Attributes:
-        task: the task's name with those of its options that affect the value.
+        task: the task's name with the options that affect the value.
         data: identity of the task's data, without a vocabulary of subwords.
         limit: ``evaluate.test_limit``.
         seconds: time it took to compute.
@@ -62,7 +62,7 @@ class ReferenceScore:
 def write_reference_scores(
     client: MlflowClient, experiment_id: str, scores: Sequence[ReferenceScore], *, partial: bool = False
 ) -> None:
-    """Record reference scores in place of the earlier ones; ``partial`` keeps earlier scores that are not in ``scores``."""
+    """Record reference scores, replacing earlier ones; ``partial`` keeps earlier scores that are not in ``scores``."""
     new = {score.tag: json.dumps(asdict(score)) for score in scores}
     old = _reference_score_tags(client, experiment_id)
     stale = [] if partial else [key for key in old if key not in new]
@@ -93,7 +93,7 @@ class AttentionMap:
         reason: why ``weights`` is None.
         run, cell: names of the run and its cell.
         part: of an encoder-decoder, ``encoder``, ``decoder`` or ``cross``; else "".
-        keys: the tokens of the keys; () where they are those of the queries.
+        keys: the tokens of the keys; () where they equal the queries' tokens.
     """
 
     weights: Any = None
@@ -106,7 +106,7 @@ class AttentionMap:
 
 
 def log_attention_maps(run_id: str, maps: Sequence[AttentionMap], *, root: str | Path | None = None) -> None:
-    """Attach the attention maps of all parts of a model to a run's record, in place of earlier ones."""
+    """Attach the attention maps of all parts of a model to a run's record, replacing earlier ones."""
     import numpy
 
     client = connect(runs_folder(root))
@@ -161,7 +161,7 @@ def load_attention_maps(study: str, root: str | Path | None = None) -> list[Atte
 
 
 def log_report(study: str, folder: Path, *, root: str | Path | None = None, note: str = "") -> str:
-    """Copy a report into the study's experiment, in place of the earlier one; return the ID of the MLflow run.
+    """Copy a report into the study's experiment, replacing the earlier one; return the ID of the MLflow run.
 
     Args:
         study: the experiment's name.

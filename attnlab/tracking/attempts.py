@@ -34,7 +34,7 @@ def state_of(record: Record) -> str:
 
 
 def starts_from(record: Record) -> str:
-    """Return the key of the run whose weights a run started from, or ""."""
+    """Return the key of the run that a run started from, or ""."""
     init = json.loads(record.data.tags.get("attnlab.config", "{}")).get("init")
     return init["fingerprint"] if init else ""
 

@@ -144,7 +144,7 @@ def _set_http_environment(*, writer: bool) -> None:
 
 
 class _ReadingClient:
-    """An ``MlflowClient`` whose methods raise a ``UserError`` if the store does not respond or rejects the call."""
+    """An ``MlflowClient`` that raises a ``UserError`` if the store does not respond or rejects the call."""
 
     def __init__(self, client: MlflowClient, uri: str, root: Path) -> None:
         self._client, self._uri, self._root = client, uri, root
@@ -287,7 +287,7 @@ def is_study(experiment: Experiment) -> bool:
 
 
 def search_studies(client: MlflowClient) -> list[Experiment]:
-    """Return the experiments of all studies, sorted by name; deleted experiments and those of others are left out."""
+    """Return the experiments of all studies, sorted by name; deleted ones and other programs' are left out."""
     experiments, token = [], None
     while True:
         page = client.search_experiments(page_token=token)
@@ -301,7 +301,7 @@ def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "
     """Return the records of a study that match ``filter_string``, in the order in which they started.
 
     Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out, and so is the
-    one that holds the report (``artifacts.log_report``). A record whose tags are damaged is left out with a warning.
+    one that holds the report (``artifacts.log_report``). A record with damaged tags is left out with a warning.
     """
     searches, key = _snapshot.get(), (experiment_id, filter_string, deleted)
     if searches is None:

@@ -204,7 +204,7 @@ class Delivery:
 
 
 class RetryingClient:
-    """An ``MlflowClient`` whose methods go through a ``Delivery`` and wait for the result.
+    """An ``MlflowClient`` that sends every call through a ``Delivery`` and waits for the result.
 
     Attributes:
         created: request ID of each ``create_run`` -> ID of the created run, or ``""`` if no response arrived.
@@ -219,7 +219,7 @@ class RetryingClient:
         return lambda *args, **kwargs: self._delivery.call(partial(method, *args, **kwargs))
 
     def create_run(self, experiment_id: str, *, run_name: str, tags: dict[str, str]) -> Record:
-        """Create a run exactly once: before a retry, look for the run of an attempt whose response was lost."""
+        """Create a run exactly once: before a retry, look for the run of an attempt that lost its response."""
         request_id, attempts = uuid4().hex, count()
         run_name = storable(run_name)
         tags = {name: storable(value) for name, value in tags.items()} | {REQUEST_TAG: request_id}

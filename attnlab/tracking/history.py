@@ -56,7 +56,7 @@ class Entry:
         time: In milliseconds since the epoch.
         cells: Key of a configuration (`configuration_key`) -> name of its cell in the study, and the seeds.
         question: As `attnlab.tracking.tags.question` returns it, of a table that was judged; else None.
-        version: Of attnlab, of a table that was judged; keys of other versions are those of other configurations.
+        version: Of attnlab, of a table that was judged; keys of other versions belong to other configurations.
     """
 
     event: Event
@@ -78,7 +78,7 @@ class Entry:
 
     @classmethod
     def unpack(cls, tags: Mapping[str, str], name: str) -> Entry:
-        """Return the entry whose tags begin with `name`; raises `ValueError` or `KeyError` if one is missing or damaged."""
+        """Return the entry with tags that begin with `name`; raises `ValueError` or `KeyError` if one is missing or damaged."""
         time, number, first = tags[f"{name}.0"].split(" ")
         packed = first + "".join(tags[f"{name}.{i}"] for i in range(1, int(number)))
         try:
@@ -208,7 +208,7 @@ def planned_entry(plan: Plan, *, time: int) -> Entry:
 
 
 def planned_seeds(plan: Plan) -> list[int]:
-    """Return the seeds of a plan, or those of its study file if a call chose a part of them."""
+    """Return the seeds of a plan, or of its study file if a call chose a part of them."""
     study = plan.study
     if study.path is None or not {"seeds", "confirm.seeds"} & study.assignments.keys():
         return plan.seeds

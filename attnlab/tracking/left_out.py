@@ -21,7 +21,7 @@ RESULTS = (RunState.COMPLETED, RunState.DIVERGED)  # a run that failed or had to
 
 
 def withdrawn_records(active: Iterable[Record], deleted: Iterable[Record]) -> list[tuple[Record, str]]:
-    """Return the records whose results a user withdrew, each with the way in which: deleted, redone, or retried.
+    """Return the records with results that a user withdrew, each with the way in which: deleted, redone, or retried.
 
     Records that attnlab itself replaced, because an attempt failed, was interrupted or lacked memory, are not withdrawn.
     """
@@ -53,7 +53,7 @@ def left_out_runs(
         others: name of another study -> its records.
 
     Returns:
-        Rows as those of ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``; ``withdrawn``: ``deleted``,
+        Rows as in ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``; ``withdrawn``: ``deleted``,
         ``redone``, ``retried`` or ""; and ``other_study``: its name or "". Of several runs with one seed, only the first.
     """
     finished = [r for r in records if _is_compared(r) and REDONE_TAG not in r.data.tags]

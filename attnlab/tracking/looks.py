@@ -30,7 +30,7 @@ Looks = tuple[tuple[int, int], ...]
 class RecordedLooks:
     """The record of the looks at a study, in the order of time.
 
-    The fields are those of `attnlab.stats.look_history.LookHistory`, but the record also has looks at runs of earlier
+    The fields are as in `attnlab.stats.look_history.LookHistory`, but the record also has looks at runs of earlier
     configurations, so that numbers of seeds need not increase.
     """
 

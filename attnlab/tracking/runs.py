@@ -169,7 +169,7 @@ def load_runs(
     ``seconds``                   s from ``started`` to the end, or to now
     ``folder``                    path of the checkpoints and of ``model.safetensors``
     ``device versions commit``    the processor; packages; git's, ``+dirty`` when files differ from it
-    ``init``, ``init.run``        the stage whose weights the run started from (None: from scratch), and the fingerprint of
+    ``init``, ``init.run``        the stage that the run started from (None: from scratch), and the fingerprint of
                                   that run
     ``init.taken``                which tensors it took over, and which started fresh
     ``data_notes``                list of notes on the task's data, for example test data that also occur in ``train``

@@ -75,7 +75,7 @@ def require_study(experiment: Experiment) -> Experiment:
 
 
 def require_entry(fields: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if the fields are not those of an entry of ``attnlab.tracking.history``."""
+    """Raise `ValueError` if the fields do not form an entry of ``attnlab.tracking.history``."""
     _history_entry().validate_python(fields)
 
 
@@ -112,7 +112,7 @@ def _unreadable_calls(tags: Mapping[str, str]) -> Checked | None:
 
 
 def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
-    """Return the tag of a configuration whose sections are not those of a run: all readers flatten it."""
+    """Return the tag of a configuration if its sections do not form a run: all readers flatten it."""
     from attnlab.config.command import CommandConfig
     from attnlab.config.comparability import identity_of_test, test_identity
     from attnlab.tracking.tags import flatten_config
@@ -134,7 +134,7 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
 
 
 def _without_surrogates(text: str) -> str:
-    """Return a JSON text with spaces in place of surrogates, which Python reads and pydantic refuses."""
+    """Return a JSON text with surrogates replaced by spaces, which Python reads and pydantic refuses."""
     return SURROGATE.sub("u0020", text)
 
 

@@ -1,6 +1,6 @@
 """Load of the machine during a run, under the names that MLflow's page "System metrics" shows.
 
-The parent of a study reads it, so that no run is slowed down; MLflow's own monitor is a thread in each training process.
+The parent of a study reads it, so that no run is slowed down; MLflow's monitor is a thread in each training process.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def owner_id(root: Path) -> str:
 
 
 def device_name(device: str) -> str:
-    """Return the vendor's name of the processor that a run uses. For CUDA, call it in the run's own process."""
+    """Return the vendor's name of the processor that a run uses. For CUDA, call it in the run's process."""
     if device.startswith("cuda"):
         import torch
 
@@ -313,7 +313,7 @@ def study_tags(plan: Plan) -> dict[str, str]:
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:
-    """Return those of the plan's doubles that are a baseline or control of other cells, as far as a tag can hold them."""
+    """Return the plan's doubles that are a baseline or control of other cells, as far as a tag can hold them."""
     from attnlab.config.grid import expand
 
     baselines = plan.study.baselines

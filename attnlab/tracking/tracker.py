@@ -103,7 +103,7 @@ class Tracker:
         return None if text is None else int(text)
 
     def record_threads(self, threads: int) -> None:
-        """Record the CPU threads of the study's runs, so that those of later calls have as many."""
+        """Record the CPU threads of the study's runs, so that runs of later calls have as many."""
         self._client.set_experiment_tag(self._experiment_id, THREADS_TAG, str(threads))
 
     def log_reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
@@ -119,7 +119,7 @@ class Tracker:
         Args:
             alive: returns the keys that other parents are training. Every other RUNNING record has then lost its parent.
                 None: there are no other parents, and this is known only of records written from this runs folder: all of
-                those in the folder's own database, and on a server those with the folder's ID.
+                those in the folder's database, and on a server those with the folder's ID.
         """
         # Read the keys before and after the records: another parent may claim a run, or finish one, in between.
         before = alive() if alive else set()
@@ -135,7 +135,7 @@ class Tracker:
         return dict(self._active)
 
     def rename(self, record: Record, *, name: str, cell: Cell) -> Record:
-        """Give a record the name and the axes that its run has in this plan, if those of its cell changed; return it.
+        """Give a record the name and the axes that its run has in this plan, if its cell's changed; return it.
 
         MLflow's params cannot be changed: columns of the UI that show axes keep the earlier values.
         """
@@ -159,7 +159,7 @@ class Tracker:
         self._plan = plan
 
     def records(self) -> list[Record]:
-        """Return the records of the study's experiment as they are in the store, those of other parents included."""
+        """Return the records of the study's experiment as they are in the store, including other parents' records."""
         return search_runs(self._client, self._experiment_id)
 
     def find(self, key: str) -> Record | None:
@@ -206,7 +206,7 @@ class Tracker:
             self._raw.delete_run(run_id)
 
     def withdrawn(self) -> dict[str, str]:
-        """Return key -> reason of each run without an active record whose last one the user withdrew.
+        """Return key -> reason of each run without an active record, if the user withdrew the last one.
 
         The reason is ``deleted in MLflow`` or ``withdrawn by attnlab redo``. Call ``reconcile`` first.
         """
@@ -220,7 +220,7 @@ class Tracker:
         return {key: reason for key, reason in reasons.items() if key not in self._active}
 
     def start(self, run: Run, *, reset: Reset = Reset.NONE) -> str:
-        """Create the record of a run, in place of that of an earlier attempt; return its MLflow run ID.
+        """Create the record of a run, replacing an earlier attempt's; return its MLflow run ID.
 
         Args:
             reset: the files that the run's process removes first. This is recorded in case the parent dies before.
@@ -297,7 +297,7 @@ class Tracker:
             state: the final state: ``completed``, ``failed``, ``out_of_memory``, ...
             summary: final metrics; values that are not finite are left out.
             reason: why the run did not complete.
-            note: Markdown for the run's page, in place of the one it has.
+            note: Markdown for the run's page, replacing the one it has.
             counts: a failure counts as an attempt.
         """
         curves = self._metrics.pop(run_id)

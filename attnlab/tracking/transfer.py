@@ -83,8 +83,8 @@ class StudyRecord:
     """The record of a study.
 
     Attributes:
-        tags: those of its experiment.
-        runs: those that have ended, in the order in which they started; then those that were withdrawn and deleted.
+        tags: of its experiment.
+        runs: all that have ended, in the order in which they started; then the ones that were withdrawn and deleted.
         report: path -> content of the files of its latest report; empty without one.
         running: number of runs that have not ended.
         history: of the configurations of its runs, in all studies.

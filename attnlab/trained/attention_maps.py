@@ -1,6 +1,6 @@
 """Attention maps of a study's trained models, all on the same input from the test split.
 
-The maps are computed after training, from the weights that a run left. The softmax weights are those of the `reference`
+The maps are computed after training, from the weights that a run left. The softmax weights come from the `reference`
 backend, which computes the same mathematics as the others. A variant without one matrix of weights per layer (sparse ones
 compute theirs in blocks, others have none) is recorded with that reason.
 """
@@ -93,7 +93,7 @@ def _describe(map_: AttentionMap) -> str:
 
 
 def compute_maps(folder: Path, *, length: int, trust: bool = False) -> list[AttentionMap]:
-    """Return the attention map of a trained model, or those of the parts of an encoder-decoder.
+    """Return the attention map of a trained model, or the maps of the parts of an encoder-decoder.
 
     Args:
         folder: of the run.

@@ -1,4 +1,4 @@
-"""Trained models of runs: loading them, and applying them to one's own input."""
+"""Trained models of runs: loading them, and applying them to one's input."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ class TrainedModel:
         Args:
             inputs: text, token ids (t,), or several rows of them (b, t).
             mask: (b, t), boolean, True = a real token; for a classifier or a masked language model. None: all are.
-            target: of an encoder-decoder, whose source is ``inputs``: a text, or the inputs of the decoder as token ids.
+            target: of an encoder-decoder with the source ``inputs``: a text, or the inputs of the decoder as token ids.
 
         Returns:
             (b, t, vocabulary), of the token after each from a language model or of an encoder-decoder's target, or of the token
-            itself from a masked one, whose text may contain ``[MASK]``; (b, classes) from a classifier.
+            itself from a masked one, where the text may contain ``[MASK]``; (b, classes) from a classifier.
 
         Raises:
             UserError: the task cannot encode the text, or the tokens are not valid for this model.
@@ -247,8 +247,8 @@ class TrainedModel:
         Returns:
             (depth, b, heads, t, t): of each query (fourth dimension) over the keys (fifth), on the CPU. With a class token,
             t is one more than the number of tokens, and the class token comes first. In cross-attention, queries are
-            positions of the target and keys those of the source: (depth, b, heads, t, s). With ``model.layers``, the weights
-            of blocks without such a matrix are NaN.
+            positions of the target and keys are positions of the source: (depth, b, heads, t, s). With ``model.layers``, the
+            weights of blocks without such a matrix are NaN.
 
         Raises:
             UserError: the variant does not compute one matrix of weights for each layer and head (sparse variants compute

@@ -101,7 +101,7 @@ def _named(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _options(section: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a class: those of a model have a key of their own."""
+    """Return the options of a class: a model's options have a separate key."""
     return (
         section["options"]
         if "options" in section

@@ -77,7 +77,7 @@ class _Segment:
         self.end()
 
     def end(self) -> None:
-        """Drop the cache: the next tokens are those of another segment."""
+        """Drop the cache: the next tokens belong to another segment."""
         self._context.close()
         self._read = 0
 
@@ -85,7 +85,7 @@ class _Segment:
         """Return the logits (vocabulary,) after the tokens of the segment.
 
         Args:
-            tokens: all of them; those of an earlier call, since `end`, are in the cache.
+            tokens: all of them; tokens of an earlier call, since `end`, are in the cache.
             memory: of the segment before.
         """
         new = torch.tensor([tokens[self._read :]], device=self._device)

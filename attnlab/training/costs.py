@@ -43,7 +43,7 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
 
     ``flops_per_token`` is 2 x multiply-accumulate operations of one forward pass over a row of full length, divided by its
     tokens. It counts what the configured backend computes, including masked keys. A training step costs about three times
-    as much. ``cache_bytes`` and ``state_bytes`` are those of ``attnlab.training.decoding_costs``, of models that decode.
+    as much. ``cache_bytes`` and ``state_bytes`` come from ``attnlab.training.decoding_costs``, for models that decode.
     """
     figures = extrapolate_depth(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
@@ -81,7 +81,7 @@ def _meta(config: RunConfig, task: TaskShape) -> Model:
 
 
 def portable(config: RunConfig) -> RunConfig:
-    """Return the configuration with ``sdpa`` in place of ``xformers``, whose kernels run on CUDA only."""
+    """Return the configuration with ``sdpa`` instead of ``xformers``, which runs on CUDA only."""
     return config.model_copy(update={"backend": "sdpa"}) if config.backend == "xformers" else config
 
 
@@ -170,7 +170,7 @@ def saved_bytes(forward: Callable[[], T], module: nn.Module) -> tuple[T, int]:
 
     Args:
         forward: the computation.
-        module: the module whose parameters are not counted.
+        module: the module with parameters that are not counted.
     """
     parameters = {p.untyped_storage()._cdata for p in module.parameters()}
     saved: WeakSet[_Saved] = WeakSet()

@@ -52,7 +52,7 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
     The two grow differently with depth, so they are extrapolated separately.
 
     Args:
-        on_cuda: trace the kernels and the autocast rules of CUDA; False traces those of a CPU.
+        on_cuda: trace the kernels and the autocast rules of CUDA; False traces the CPU's.
     """
     train_config = config.train
     built = costs.portable(config)

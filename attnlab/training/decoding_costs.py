@@ -84,7 +84,7 @@ def cached_bytes(module: nn.Module, run: Callable[[int], object], *, length: int
         length: at least 1; with 1, nothing can be seen to grow, and what is not declared counts as keys and values.
 
     Returns:
-        The bytes of keys and values, and those of states.
+        The bytes of keys and values, and the bytes of states.
     """
     growing, bounded = _sizes(module, run, length)
     first = _sizes(module, run, 1)[0] if length > 1 else {}
@@ -93,7 +93,7 @@ def cached_bytes(module: nn.Module, run: Callable[[int], object], *, length: int
 
 
 def _sizes(module: nn.Module, run: Callable[[int], object], length: int) -> tuple[dict[Name, int], dict[Name, int]]:
-    """Return the bytes of each tensor after ``length`` positions: those of caches that may grow, and of bounded ones."""
+    """Return the bytes of each tensor after ``length`` positions: of caches that may grow, and of bounded ones."""
     with torch.no_grad(), key_value_cache(module) as caches:
         run(length)
         sizes = {name: _nbytes(tensor) for name, tensor in caches.tensors().items()}

@@ -67,7 +67,7 @@ class StartingPoint:
     flops: float
 
     def chain_costs(self, own: Mapping[str, float]) -> dict[str, float]:
-        """Return ``chain_seconds`` and ``chain_flops`` of a run with these costs: its own and those of its start together."""
+        """Return ``chain_seconds`` and ``chain_flops`` of a run with these costs: including the costs of its start."""
         seconds, flops = training_costs(own)
         return {"chain_seconds": self.seconds + seconds, "chain_flops": self.flops + flops}
 

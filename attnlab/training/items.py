@@ -45,7 +45,7 @@ class ItemScores:
     def add(self, task: Task, logits: Tensor, batch: Batch) -> None:
         """Score each row of a batch. Rows without a number are numbered in the order of the evaluation.
 
-        A task of a user whose rows cannot be scored one by one keeps its result: it has no items, with a warning.
+        A user's task that cannot score rows one by one keeps its result: it has no items, with a warning.
         """
         if self._failed:
             return

@@ -29,7 +29,7 @@ class Muon(torch.optim.Optimizer):
         adamw_lr_scale: learning rate of AdamW, as a multiple of ``lr``.
 
     Attributes:
-        splits_hidden: True for an optimiser whose groups have the key ``hidden``.
+        splits_hidden: True for an optimiser with the key ``hidden`` in its groups.
     """
 
     splits_hidden: ClassVar[bool] = True
@@ -79,7 +79,7 @@ class Muon(torch.optim.Optimizer):
         self._share()
 
     def _split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the groups of Muon and those of AdamW."""
+        """Return the groups of Muon and the groups of AdamW."""
         hidden = [group for group in self.param_groups if group["hidden"]]
         return hidden, [group for group in self.param_groups if not group["hidden"]]
 

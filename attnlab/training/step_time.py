@@ -22,7 +22,7 @@ def time_steps(config: RunConfig, *, seconds: float, ready: Callable[[], None]) 
     Nothing is recorded.
 
     Args:
-        config: resolved, for one process. Training starts from random weights also where the run starts from those of a stage.
+        config: resolved, for one process. Training starts from random weights even when the run starts from a stage.
         seconds: the time after which no further step begins; at least one is taken.
         ready: called before the measurement, after the warm-up; it may wait for other processes.
     """

@@ -62,7 +62,7 @@ class Trainer:
         step: steps taken so far.
         history: every (step, metrics) that was reported, in order.
         fixed_costs: ``costs.fixed_costs`` of the model.
-        start: the run whose weights this one started from; None: from scratch.
+        start: the run that this one started from; None: from scratch.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def load_into(model: nn.Module, state: State) -> None:
     """Copy weights into a model.
 
     Raises:
-        ValueError: names or shapes differ from those of the model.
+        ValueError: names or shapes differ from the model's.
     """
     own = distinct_tensors(model)
     for verb, names in (("lacks", own.keys() - state.keys()), ("has an unexpected", state.keys() - own.keys())):
@@ -95,7 +95,7 @@ def load_into(model: nn.Module, state: State) -> None:
 
 
 def require_shapes(model: nn.Module, state: State) -> None:
-    """Compare the shapes of weights with those of a model, which may have no memory (the device ``meta``).
+    """Compare the shapes of weights with a model, which may have no memory (the device ``meta``).
 
     Raises:
         ValueError: a shape differs.

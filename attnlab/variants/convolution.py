@@ -1,6 +1,6 @@
 """Gated convolution along the sequence. Not attention: a variant to compare attention with.
 
-Gehring et al. 2017, arXiv:1705.03122, "Convolutional Sequence to Sequence Learning", section 3.2; the gate is that of
+Gehring et al. 2017, arXiv:1705.03122, "Convolutional Sequence to Sequence Learning", section 3.2; the gate is from
 Dauphin et al. 2017, arXiv:1612.08083, equation 1.
 
     y_i = (sum_j A_j x_(i-j) + a) * sigmoid(sum_j B_j x_(i-j) + b)        j = 0 .. k-1, of k positions

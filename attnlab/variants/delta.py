@@ -1,6 +1,6 @@
 """DeltaNet: linear attention with the delta rule.
 
-Schlag et al. 2021, arXiv:2102.11174, "Linear Transformers Are Secretly Fast Weight Programmers"; the layer is that of Yang et
+Schlag et al. 2021, arXiv:2102.11174, "Linear Transformers Are Secretly Fast Weight Programmers"; the layer is from Yang et
 al. 2024, arXiv:2406.06484, "Parallelizing Linear Transformers with the Delta Rule over Sequence Length".
 
     q_t, k_t = silu(conv(W_Q x)_t), silu(conv(W_K x)_t), each divided by its length          v_t = silu(conv(W_V x)_t)
@@ -10,7 +10,7 @@ al. 2024, arXiv:2406.06484, "Parallelizing Linear Transformers with the Delta Ru
 
 conv(z)_t = sum_(j < c) w_j * z_(t-j) is a causal convolution of each feature by itself, with ``short_conv`` c; without it,
 conv(z) = z. The state is an associative memory: the value that it returns for the key k_t is moved towards v_t, by the share
-beta_t. RMSNorm is that of each head by itself. Along k_t the transition has the eigenvalue 1 - beta_t; with
+beta_t. RMSNorm is applied to each head separately. Along k_t the transition has the eigenvalue 1 - beta_t; with
 ``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t), it lies between -1 and 1, and
 states can alternate.
 
@@ -36,7 +36,7 @@ class Delta(LinearRecurrence):
     """A recurrence that replaces the value under a key.
 
     Args:
-        negative_eigenvalues: beta between 0 and 2 in place of 0 and 1.
+        negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
         short_conv: number of positions of the convolutions; 0: none.
 
     Raises:

@@ -13,7 +13,7 @@ head by itself. The heads of a block share lambda.
 
 Departures from the paper: none. ``model.attention_dropout`` drops weights of each softmax. Both softmaxes of a head have the
 same position scheme. The paper halves the number of heads of the Transformer that it compares with: ``model.heads``.
-Cost: that of ``dense`` with 2 h heads of d features for queries and keys and 2 d for values; 4 dim^2 + 6 d parameters.
+Cost: as ``dense`` with 2 h heads of d features for queries and keys and 2 d for values; 4 dim^2 + 6 d parameters.
 Glossary: ``project`` W_Q, W_K, W_V stacked, the two queries of a head next to each other; ``lambda_q``, ``lambda_k`` lambda_q1
 and lambda_q2, lambda_k1 and lambda_k2 stacked; ``norm`` RMSNorm; ``out`` W_O.
 """
@@ -33,10 +33,10 @@ EPS = 1e-5  # added to the mean square of a head
 
 
 class Differential(Variant):
-    """Attention whose weights are the difference of two softmaxes.
+    """Attention weights that are the difference of two softmaxes.
 
     Args:
-        lambda_init: a number for all blocks; None: that of the paper, which grows from block to block.
+        lambda_init: a number for all blocks; None: the paper's, which grows from block to block.
 
     Raises:
         UserError: ``lambda_init`` is not between 0 and 1.

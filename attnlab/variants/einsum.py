@@ -9,7 +9,7 @@ The heads are an index of the weights, so no tensor is reshaped. The variant exc
 agree with it; it exists because its code shows the formulas.
 
 Departures from the paper: none.
-Cost: that of ``dense`` with backend ``reference``: time O(t s dim), and O(h t s) memory for the logits.
+Cost: as ``dense`` with backend ``reference``: time O(t s dim), and O(h t s) memory for the logits.
 Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O. Indices: b batch, t query position, s key position, m model feature,
 h head, d head feature, c one of (query, key, value).
 """

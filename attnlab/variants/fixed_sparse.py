@@ -2,8 +2,8 @@
 
 Child et al. 2019, arXiv:1904.10509, "Generating Long Sequences with Sparse Transformers", section 4.2.
 
-With blocks of length l whose last c positions are summaries, query i attends in half of the heads to its own block and in the
-other half to every summary so far:
+When the last c positions of each block of length l are summaries, query i attends in half of the heads to its own block and in
+the other half to every summary so far:
 
     A1_i = {j <= i : floor(j / l) = floor(i / l)}         A2_i = {j <= i : j mod l >= l - c}
 
@@ -13,7 +13,7 @@ of the logits: for a block; and for each place p of a query in its block and e o
 (a - m) l + p - e of blocks a and m.
 
 Departures from the paper: none in the pattern; its heads are split between A1 and A2, which is the paper's "multi-head" form,
-and the projections are those of ``dense``. All heads of A2 see the same c positions; the paper prefers a part of the block for
+and the projections are as in ``dense``. All heads of A2 see the same c positions; the paper prefers a part of the block for
 each head. The paper adds embeddings of a position's block and place; here ``position`` is an axis. The sequence may have any
 length, as in ``strided_sparse``.
 Cost: time and saved memory O(t (l + c t / l) dim).

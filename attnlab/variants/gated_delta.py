@@ -8,7 +8,7 @@ Yang et al. 2025, arXiv:2412.06464, "Gated Delta Networks: Improving Mamba2 with
     S_t      = S_(t-1) (alpha_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T
     y_t      = W_O (RMSNorm(S_t q_t) * silu(W_G x_t))
 
-conv is the convolution of ``delta``, with ``short_conv`` c. The decay alpha_t, that of Mamba-2, clears the state; the delta
+conv is the convolution of ``delta``, with ``short_conv`` c. The decay alpha_t, as in Mamba-2, clears the state; the delta
 rule replaces the value under one key (``delta``). With ``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537),
 beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an eigenvalue between -1 and 1. RMSNorm is that of each head by
 itself.
@@ -39,7 +39,7 @@ class GatedDelta(LinearRecurrence):
     """A recurrence that decays, and replaces the value under a key.
 
     Args:
-        negative_eigenvalues: beta between 0 and 2 in place of 0 and 1.
+        negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
         short_conv: number of positions of the convolutions; 0: none.
 
     Raises:

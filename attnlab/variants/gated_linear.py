@@ -8,8 +8,8 @@ Yang et al. 2024, arXiv:2312.06635, "Gated Linear Attention Transformers with Ha
     r_t     = swish(x_t W_r + b_r)
     y_t     = (r_t * Norm(o_t)) W_O
 
-Each channel of the keys decays at a rate that depends on the input. Norm is that of each head by itself. Queries and keys have
-half of the model width, d_k = dim / (2 h) in a head, rounded up, and values have all of it.
+Each channel of the keys decays at a rate that depends on the input. Norm is applied to each head separately. Queries and keys
+have half of the model width, d_k = dim / (2 h) in a head, rounded up, and values have all of it.
 
 With ``short_conv`` c, q, k and v pass through a causal convolution of each feature by itself and silu first, as the later
 members of the family have it: silu(sum_(j < c) w_j * z_(t-j)).

@@ -20,7 +20,7 @@ of the model width unless ``latent_dim`` sets it; the paper has 4 d with 128 hea
 Cost: time O(t s dim (1 + d_R / d)); O(h t s) memory for the logits where a backend materializes them; (2 + d_R / d) dim^2 +
 3 ``latent_dim`` dim + d_R dim parameters without ``query_latent_dim``.
 Glossary: ``query`` W_Q, or W_DQ, RMSNorm and W_UQ with W_QR; ``compress`` W_DKV, ``norm`` its RMSNorm; ``expand`` W_UK and
-W_UV, those of each head next to each other; ``shared_key`` W_KR; ``rotary_width`` d_R; ``out`` W_O.
+W_UV, next to each other for each head; ``shared_key`` W_KR; ``rotary_width`` d_R; ``out`` W_O.
 """
 
 import torch
@@ -35,7 +35,7 @@ EPS = 1e-6  # added to the mean square of a latent vector
 
 
 class Latent(Variant):
-    """Attention whose keys and values are computed from one small vector of each position.
+    """Attention with keys and values computed from one small vector of each position.
 
     Args:
         latent_dim: width of the vector that keys and values are computed from; None: a quarter of the model width.

@@ -1,4 +1,4 @@
-"""Linear attention: a kernel of feature maps in place of the softmax.
+"""Linear attention: a kernel of feature maps instead of the softmax.
 
 Katharopoulos et al. 2020, arXiv:2006.16236, "Transformers are RNNs".
 
@@ -33,7 +33,7 @@ from attnlab.variants.linear_recurrence import LinearRecurrence, widen
 
 
 class Linear(LinearRecurrence):
-    """Attention whose weights are products of features of queries and keys.
+    """Attention with weights that are products of features of queries and keys.
 
     Args:
         feature_map: ``elu`` or ``taylor``.

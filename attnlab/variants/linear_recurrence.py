@@ -1,4 +1,4 @@
-"""Base class of linear attention and its relatives, whose heads keep a state of fixed size.
+"""Base class of linear attention and its relatives: each head keeps a state of fixed size.
 
 A variant computes queries, keys, values and its gates of every position, and passes them to ``recur`` with one of the rules of
 ``attnlab.nn.linear_attention``.

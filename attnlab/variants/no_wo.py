@@ -6,11 +6,11 @@ Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
     head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(d)) s W_V,i
     y      = Concat(head_1, ..., head_h)
 
-The heads, their projections and the scale are those of ``dense``. Without W_O, head i writes to its own d features of the
+The heads, their projections and the scale are as in ``dense``. Without W_O, head i writes to its own d features of the
 output only; with a single head, W_V W_O is one matrix, and W_O is redundant.
 
 Departures from the paper: no W_O.
-Cost: that of ``dense``, less dim^2 parameters and the time O(t dim^2) of their product.
+Cost: as ``dense``, less dim^2 parameters and the time O(t dim^2) of their product.
 Glossary: ``project`` W_Q, W_K, W_V stacked.
 """
 

@@ -10,7 +10,7 @@ Sun et al. 2023, arXiv:2307.08621, "Retentive Network: A Successor to Transforme
 Head i forgets at its own fixed rate gamma_i: it reaches back about 2^(5 + i) positions. The rotation of queries and keys by
 their positions, Theta in the paper, is the position scheme ``rotary``, the default of this variant; it is an axis of its own.
 
-Departures from the paper: the angles are those of ``rotary``; the normalizations of the logits other than 1 / sqrt(d), which
+Departures from the paper: the angles are as in ``rotary``; the normalizations of the logits other than 1 / sqrt(d), which
 cancel in GroupNorm but for its epsilon, are left out. GroupNorm has no gain and no bias. Weights are drawn as in all other
 variants. The paper pays for wide values with a smaller feed-forward network: lower ``model.ff_mult``, or ``expand: 1``.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of 2 d^2 numbers a head; with ``expand`` m, (2 + 3 m) dim^2

@@ -11,7 +11,7 @@ in blocks of l, each with the block before it; the columns by folding the sequen
 each residue class. Position schemes that act by bias compute it for each of these parts.
 
 Departures from the paper: none in the pattern; its heads are split between A1 and A2, which is the paper's "multi-head" form,
-and the projections are those of ``dense``. The paper adds embeddings of a position's row and column; here ``position`` is an
+and the projections are as in ``dense``. The paper adds embeddings of a position's row and column; here ``position`` is an
 axis. The sequence may have any length: padding to a multiple of l follows every real
 position, and the causal mask hides it.
 Cost: time and saved memory O(t (l + t/l) dim), least at l near sqrt(t). The paper found this pattern suited to images, not to

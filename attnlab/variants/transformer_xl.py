@@ -11,8 +11,9 @@ The class is ``dense`` with another default position scheme. The model keeps the
 block's input, without gradient) and passes [memory; h] as ``context``; the scheme ``relative`` adds the last three terms.
 Without memory, the variant ablates the position encoding alone.
 
-Departures from the paper: those of ``positions/relative.py``.
-Cost: time O(t (t + memory) dim), and a state of memory x dim for each block; 4 dim^2 parameters and those of ``relative``.
+Departures from the paper: see ``positions/relative.py``.
+Cost: time O(t (t + memory) dim), and a state of memory x dim for each block; 4 dim^2 parameters plus the parameters of
+    ``relative``.
 Glossary: ``project`` W_q, W_kE, W_v stacked; ``out`` W_O; see ``positions/relative.py`` for r, u and v.
 """
 

@@ -16,7 +16,7 @@ from attnlab.variants.dense import Dense
 
 
 class Wide(Dense):
-    """``dense`` whose heads do not divide the width among them."""
+    """``dense`` with heads that do not divide the width among them."""
 
     paper = "Bloem 2019"
     references = ("bloem2019",)

@@ -1,4 +1,4 @@
-"""Run the steps: each case in a process of its own step, with limits; results are written as they come."""
+"""Run the steps: each case in a separate process step, with limits; results are written as they come."""
 
 from __future__ import annotations
 

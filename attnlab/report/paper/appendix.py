@@ -48,7 +48,7 @@ def appendix_sections(page: Page, *, with_cells: bool) -> list[AppendixSection]:
 
 
 def _hyper_parameters(page: Page) -> list[AppendixSection]:
-    """Return the settings that all cells share, and those of each cell that differ."""
+    """Return the settings that all cells share, and the settings of each cell that differ."""
     spec, records = page.results.spec, page.records
     names = list(dict.fromkeys(name for record in records for name in record))
     names = [name for name in (*SINGLE_FIELDS, "command") if name in names] + [

@@ -29,7 +29,7 @@ def verdict_columns(
     """Return the columns of the main table, and the number of the row before which the reference scores begin.
 
     Args:
-        cells: In the report's order; each further comparison has a row of its own.
+        cells: In the report's order; each further comparison has its own row.
         spec: The comparison that the study makes.
         scores: Label -> reference score.
     """
@@ -72,7 +72,7 @@ def _row_label(cell: CellSummary, spec: ComparisonSpec) -> str:
 def _interval_cells(
     intervals: Sequence[Interval | None], digits: int, *, sign: bool = False, states: Sequence[str] = ()
 ) -> list[str]:
-    """Return numbers with half widths; a state in place of a number where there is none."""
+    """Return numbers with half widths; a state where there is no number."""
     words = states or [""] * len(intervals)
     return [
         (f"{{{escape(state)}}}" if state else MISSING)

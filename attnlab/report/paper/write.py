@@ -49,10 +49,10 @@ def write_papers(folder: Path) -> list[Paper]:
     """Write a paper for each study of a report, from what the report stores; nothing is trained, and no run is read.
 
     Args:
-        folder: Of the report. The files are in its subfolder `paper`, or those of its studies.
+        folder: Of the report. The files are in its subfolder `paper`, or in the subfolders of its studies.
 
     Raises:
-        UserError: The folder has no report, or one of a version whose stored results cannot be read.
+        UserError: The folder has no report, or one of a version that stored its results in another form.
     """
     if index := load_index(folder):
         return [paper for name in index[0] for paper in write_papers(folder / name)]
@@ -136,7 +136,7 @@ def _figures(folder: Path, page: Page) -> tuple[list[Float], list[str]]:
 
 
 def _uncited(cited: Sequence[Citation]) -> list[str]:
-    """Return a line on classes whose papers are unknown because their files are not imported."""
+    """Return a line on classes of unknown papers: their files are not imported."""
     names = [f"{citation.kind} {citation.name}" for citation in cited if not citation.known]
     return _left_out("not in refs.bib, because no paper is known for classes of your own", names)
 

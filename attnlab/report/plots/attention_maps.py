@@ -87,7 +87,7 @@ def _draw_map(map_: AttentionMap) -> str:
 
 
 def _tokens(map_: AttentionMap, x: float, y: float, *, size: float) -> list[str]:
-    """Return the tokens of the queries to the left of an image, and those of the keys above it, from bottom to top.
+    """Return the tokens of the queries to the left of an image, and the tokens of the keys above it, from bottom to top.
 
     Args:
         x, y: the upper left corner of the image.

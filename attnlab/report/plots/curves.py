@@ -74,7 +74,7 @@ def curve_plot(
 
 
 def late_limits(curves: Sequence[Curve]) -> svg.Limits:
-    """Return limits of a vertical axis that fit all but the first quarter of the steps, whose values are far from the rest."""
+    """Return limits of a vertical axis that fit all but the first quarter of the steps, where values are far from the rest."""
     last = max((step for curve in curves for step, _ in curve.points), default=1)
     late = [value for curve in curves for step, value in curve.points if step >= last / 4]
     late += [end for curve in curves for step, *ends in curve.band if step >= last / 4 for end in ends]

@@ -21,7 +21,7 @@ class ForestRow:
     """One row: the difference of each seed, their mean and 95 % interval, and the difference as text.
 
     `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps. A row that is a
-    mean over studies has a diamond in place of its interval, and its prediction interval as the outer one.
+    mean over studies has a diamond instead of its interval, and its prediction interval as the outer one.
     """
 
     label: str
@@ -100,7 +100,7 @@ def _ends(row: ForestRow) -> tuple[Sequence[float | None], Sequence[float | None
 def _interval(
     low: float | None, high: float | None, y: float, limits: svg.Limits, color: str, *, width: float, cap: float = 0
 ) -> list[str]:
-    """Return an interval cut at the frame, with caps at those of its ends that lie inside."""
+    """Return an interval cut at the frame, with caps at the ends that lie inside."""
     if low is None or high is None or low >= limits[1] or high <= limits[0]:
         return []
     x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))

@@ -53,7 +53,7 @@ class CurvePanel:
 
 
 def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
-    """Return the names of the curves that a report draws: those of attnlab's own training, and the first of a program."""
+    """Return the names of the curves that a report draws: all of attnlab's training, and a program's first."""
     printed = [name for name in dict.fromkeys(points["metric"]) if name.startswith(CURVE)]
     printed.sort(key=lambda name: name != f"{CURVE}{spec.metric}")
     return [f"valid/{spec.metric}", "train/loss", *printed[:MAX_PRINTED]]

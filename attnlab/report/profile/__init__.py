@@ -1,1 +1,1 @@
-"""The page of a profile: the abilities of a variant in words, plots and tables, next to those of other variants."""
+"""The page of a profile: the abilities of a variant in words, plots and tables, next to other variants."""

@@ -39,7 +39,7 @@ class ProfileOptions:
         seeds: Number of seeds of each level, at least 3.
         imports: Files that register classes.
         workers, root, storage: As for ``attnlab.run``.
-        check: Check variants of the user's own quickly before they are trained.
+        check: Check variants of the user's quickly before they are trained.
         command: The command that makes the profile, for the page.
         run: Further arguments of ``run_profile``.
     """
@@ -83,7 +83,7 @@ def profile(
         options: Of the variant.
         position: The position scheme of the variant; None: rotary positions where the variant supports them and has no default
             of its own, else its default.
-        tasks: Names of diagnostics; None: those of the profile.
+        tasks: Names of diagnostics; None: the profile's diagnostics.
         quick: Two diagnostics at two levels, in a few minutes; not together with ``tasks``.
         seeds: Number of seeds of each level, at least 3.
         out: Folder of the page and of the studies; default ``reports/profile/NAME``.
@@ -92,7 +92,7 @@ def profile(
             processor.
         root: Folder of the runs; default ``ATTNLAB_RUNS``, else ``./runs``.
         storage: ``postgresql://...``, a queue that several machines share; default ``ATTNLAB_STORAGE``.
-        check: Check a variant of the user's own quickly before it is trained.
+        check: Check a variant of the user's quickly before it is trained.
         display: The progress display; default one on standard error.
 
     Returns:

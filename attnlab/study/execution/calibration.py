@@ -72,7 +72,7 @@ def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[li
 
 
 def _checked(content: Any, paths: Sequence[str], count: int) -> list[list[StepTime]] | None:
-    """Return the steps that a file has for ``count`` configurations; None if they are not those of a measurement."""
+    """Return the steps that a file has for ``count`` configurations; None if they do not come from a measurement."""
     try:
         steps = [
             [
@@ -93,7 +93,7 @@ def _checked(content: Any, paths: Sequence[str], count: int) -> list[list[StepTi
 
 
 def _groups(paths: Sequence[str]) -> list[list[Changed]]:
-    """Return the sets of changed fields, those of each process together."""
+    """Return the sets of changed fields, grouped by process."""
     groups: list[list[Changed]] = [[()]]
     for path in paths:
         with_path = [[(*changed, path) for changed in group] for group in groups]
@@ -165,7 +165,7 @@ def _take_turns(turns: Sequence[Sequence[Connection]], message: str | None = Non
 def _take_steps(config: RunConfig, group: Sequence[Changed], pipe: Connection) -> None:
     """Send the differences of the gradients, then for each message the seconds of a step with each set of changed fields.
 
-    They are those of the shortest of the steps that fit into ``TURN_SECONDS``.
+    They come from the shortest of the steps that fit into ``TURN_SECONDS``.
     """
     from attnlab.training.example_step import ExampleStep, relative_difference
 

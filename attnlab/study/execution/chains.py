@@ -1,6 +1,6 @@
 """Runs that start from others: when each may start, and what ends it if the run before it did not complete.
 
-A run waits while the run whose weights it starts from is waiting or training. It may start when that run has completed, and
+A run waits while the run that it starts from is waiting or training. It may start when that run has completed, and
 fails without being trained when that run ended otherwise.
 """
 

@@ -43,7 +43,7 @@ class Concurrency:
 
     Attributes:
         workers: the number of runs that train at the same time.
-        threads: of each run whose configuration leaves their number open.
+        threads: of each run that leaves their number open.
         reason: why, in one line, where it was measured or is surprising; else "".
     """
 
@@ -80,7 +80,7 @@ def choose(
 ) -> Concurrency:
     """Return how many runs of a plan train at the same time, and with how many threads each.
 
-    The numbers are those of the whole plan, not of the runs that are left: a run that is resumed alone computes with the
+    The numbers describe the whole plan, not the runs that are left: a run that is resumed alone computes with the
     threads that it began with.
 
     Args:
@@ -174,7 +174,7 @@ def _fitting(most: Concurrency, peak: int) -> Concurrency:
 
 
 def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
-    """Return the layout with which all runs end soonest, of those whose runs fit into the memory together."""
+    """Return the layout with which all runs end soonest, among the layouts that fit into the memory."""
     available = available_memory() if times.device_memory is None else times.device_memory
     fits = [n for n in times.seconds if n == 1 or available is None or n * times.peak <= MEMORY_SHARE * available]
     total = {number: -(-runs // number) * times.seconds[number] for number in fits}
@@ -192,7 +192,7 @@ def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
 def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> tuple[Cell, float] | None:
     """Return the smallest cell and the seconds of one of its steps, with so many runs at a time and threads of each.
 
-    Steps that were measured with more runs at a time, which slow each other down, stand for those of fewer runs.
+    Steps that were measured with more runs at a time, which slow each other down, stand for steps of fewer runs.
 
     Returns:
         None if this machine has not measured such steps of this plan on its CPU.

@@ -18,7 +18,7 @@ class Job:
     """The instructions for a child process.
 
     Args:
-        settings: the configuration of attnlab's own training, or of a program.
+        settings: the configuration of attnlab's training, or of a program.
         folder: for checkpoints and the child's output (``log.txt``).
         metric: by which the study compares its cells.
         threads: CPU threads, where the configuration leaves their number open.

@@ -69,7 +69,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class Killed:
-    """A signal ended the program of the run, whose peak memory was ``peak_mib`` MiB (0: unknown)."""
+    """A signal ended the program of the run; its peak memory was ``peak_mib`` MiB (0: unknown)."""
 
     signal: int
     peak_mib: float

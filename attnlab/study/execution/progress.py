@@ -23,7 +23,7 @@ PLAIN_SECONDS = 20.0  # between two lines of one run in a pipe; every evaluation
 
 @dataclass
 class _RunProgress:
-    """The progress of a run; times are those of the display's clock."""
+    """The progress of a run; times are on the display's clock."""
 
     started: float
     total: int | None = None  # steps
@@ -58,7 +58,7 @@ class _RunProgress:
 
 
 class _DetachableStream:
-    """A stream whose reader may disappear (a terminal is closed): later output is dropped and the study continues."""
+    """A stream that may lose its reader (a terminal is closed): later output is dropped and the study continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._detached = stream, False

@@ -1,4 +1,4 @@
-"""The rows of one call of ``attnlab.run``: those of runs that ended in it, and those of other records of the study."""
+"""The rows of one call of ``attnlab.run``: of runs that ended in it, and of other records of the study."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ResultRows:
         self._ended: dict[str, Row] = {}  # by the run's key
 
     def add(self, run: Run, ending: Ending, *, run_id: str, seconds: float = 0.0) -> None:
-        """Add the row of a run that ended in this call, in place of that of its last attempt."""
+        """Add the row of a run that ended in this call, replacing the row of its last attempt."""
         self._ended[run.key] = row_of_run(run, ending, run_id=run_id, seconds=seconds, root=self._root)
 
     @property
@@ -36,7 +36,7 @@ class ResultRows:
         return sum(row.state not in WITHOUT_RESULT for row in self._ended.values())
 
     def all(self) -> list[Row]:
-        """Return a row for each run, each trial with a record, and each cell whose search found nothing to confirm.
+        """Return a row for each run, each trial with a record, and each cell with nothing to confirm after its search.
 
         Runs and trials of earlier calls and of other parents are included.
         """

@@ -61,9 +61,9 @@ def trials_to_queue(
 
     Args:
         keys: of the search's trials.
-        ended: keys whose ticket has an outcome.
+        ended: keys with an outcome on their ticket.
         recorded: keys with a closed record in MLflow.
-        finished: keys whose record counts as a result.
+        finished: keys with a record that counts as a result.
 
     A trial that ended without a record was an invalid configuration, and would be one again. A trial with a result but
     without a ticket (``optuna.db`` was deleted) gets a ticket: its child finds the result in its folder.

@@ -26,7 +26,7 @@ class Row:
             ``interrupted``.
         summary: final metrics by name.
         reason: one line; empty where the state is ``completed``.
-        run_id: MLflow's id of the run; empty for a cell whose search chose no parameters.
+        run_id: MLflow's id of the run; empty for a cell if its search chose no parameters.
         seconds: wall time of the last attempt.
         reused: the run was finished before this call, or by another parent.
         phase: ``grid``, ``search``, ``confirm`` or ``sweep``.
@@ -86,7 +86,7 @@ def row_of_refusal(cell: Cell, run: Run, *, run_id: str) -> Row:
 
 
 def row_without_confirmation(cell: str, seed: int, reason: str) -> Row:
-    """Return the row of a cell whose search found nothing to confirm."""
+    """Return the row of a cell with nothing to confirm after its search."""
     return Row(cell, cell, seed, RunState.FAILED, {}, reason, "", phase="confirm")
 
 

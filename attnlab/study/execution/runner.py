@@ -1,4 +1,4 @@
-"""The parent's loop: claim the runs that are left, train each in a process of its own, and record how it ended."""
+"""The parent's loop: claim the runs that are left, train each in a separate process, and record how it ended."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ POLL_SECONDS = 1.0  # between two looks at time limits, and at the runs that oth
 
 @dataclass
 class _ActiveRun:
-    """A run whose process is alive or has just ended.
+    """A run with a process that is alive or has just ended.
 
     Attributes:
         slot: the number of its process among those that run at the same time.
@@ -295,7 +295,7 @@ class Runner:
     # ---------------------------------------------------------------- the end of a run
 
     def _end(self, active: _ActiveRun, ending: Ending) -> None:
-        """Record how a run ended. A run whose process was lost is tried again at once, in the same slot."""
+        """Record how a run ended. A run that lost its process is tried again at once, in the same slot."""
         claimed = active.claimed
         # This parent was silent for so long that another one took the run over: the other parent's record counts.
         if not claimed.queue.owns(claimed.ticket):
@@ -322,7 +322,7 @@ class Runner:
         self._end_before_training(claimed, ending, run_id=run_id)
 
     def _end_before_training(self, claimed: ClaimedRun, ending: Ending, *, run_id: str = "") -> None:
-        """End a claimed run whose process was not started or whose record was rejected; the next call tries it again."""
+        """End a claimed run when its process was not started or its record was rejected; the next call tries it again."""
         self._rows.add(claimed.run, ending, run_id=run_id)
         self._display.end_run(claimed.run.name, ending)
         self._scheduler.record_end(claimed, ending)

@@ -55,14 +55,14 @@ class Scheduler:
     """The runs of a study that are left, for one call of ``attnlab.run``.
 
     Args:
-        retry: states whose runs are tried again although they are results, or although they failed too often.
+        retry: states that are tried again although they are results, or although they failed too often.
 
     Attributes:
         runs: key -> run of everything that will be reported, as far as it is known.
         finished: key -> record of those runs that had a result before this call.
         to_remove: key -> files of an earlier attempt that the child must remove before it trains.
         withdrawn: key -> reason why a run that may have been finished is trained again: its record was deleted.
-        confirmed: cells whose confirming runs are queued.
+        confirmed: cells with queued confirming runs.
         unconfirmed: cell -> the reason why its search leaves nothing to confirm.
     """
 
@@ -169,7 +169,7 @@ class Scheduler:
         return seed, (self._later_ranks if seed > 0 else self._cell_ranks)[run.cell.name]
 
     def _confirm(self, cells: Collection[str]) -> None:
-        """Queue the confirming runs of those of ``cells`` whose search is over."""
+        """Queue the confirming runs of each of ``cells`` that has finished its search."""
         for name in cells:
             search = self._searches[name]
             if self._is_decided(name) or not search.is_over:

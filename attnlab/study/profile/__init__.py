@@ -1,1 +1,1 @@
-"""Train a profile: diagnostics whose difficulty increases until a variant does not solve them."""
+"""Train a profile: diagnostics of increasing difficulty, until a variant does not solve them."""

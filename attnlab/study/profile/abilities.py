@@ -84,7 +84,7 @@ def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False)
     """Return the abilities of a profile.
 
     Args:
-        tasks: The diagnostics; None: those of the profile. One that is not among them has its own levels.
+        tasks: The diagnostics; None: the profile's diagnostics. One that is not among them has its own levels.
         quick: Instead of ``tasks``: two diagnostics, at their first two levels.
 
     Raises:

@@ -1,7 +1,7 @@
 """Train the studies of a profile: every variant at the first level of each diagnostic, then the survivors at the next one.
 
 Each diagnostic is an ordinary study, which is run again with one level more for the variants that solved the last one. The runs
-of all profiles in one runs folder are those of the same studies, so that a variant is trained once.
+of all profiles in one runs folder belong to the same studies, so that a variant is trained once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_profile(
         seeds: Number of seeds of each level, at least 3.
         imports: Files that register classes.
         workers, root, storage, display, train: As for ``attnlab.run``.
-        check: Check variants of the user's own quickly before they are trained.
+        check: Check variants of the user's quickly before they are trained.
 
     Raises:
         UserError: a variant that no diagnostic supports or that fails its check, or as ``attnlab.run``.
@@ -110,7 +110,7 @@ def _cells_of(study_plan: Plan, entries: Sequence[Entry], index: int) -> list[Ce
 
 
 def _longest(abilities: Sequence[Ability], plans: Sequence[Plan]) -> Plan:
-    """Return the plan with the longest rows, at whose shapes variants are checked."""
+    """Return the plan with the longest rows; variants are checked at its shapes."""
     lengths = [ability.cls(**ability.levels[0]).length for ability in abilities]
     return plans[lengths.index(max(lengths))]
 

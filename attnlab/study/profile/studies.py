@@ -1,4 +1,4 @@
-"""The studies of a profile: one for each diagnostic, whose cells are the levels that each variant has reached."""
+"""The studies of a profile: one for each diagnostic; its cells are the levels that each variant has reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A zip archive whose first member lists the SHA-256 digest of every other one, so that any change of it is noticed."""
+"""A zip archive; its first member lists the SHA-256 digest of every other one, so that any change of it is noticed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Archive:
 
 
 def write_archive(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
-    """Write an archive in place of an earlier file, and return its digest."""
+    """Write an archive, replacing an earlier file, and return its digest."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     listing = json.dumps({"format": FORMAT, **manifest, "files": digests}, indent=1).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Merging bundles of one study into one study, whose verdicts are those of all their seeds.
+"""Merging bundles of one study into one study, with verdicts from all their seeds.
 
 Bundles are merged only if they asked the same question of the same cells: the metric, the baseline and the margin are equal,
 and so is the configuration of each cell except for its seed, with its data, the code of its classes and attnlab's version.
@@ -39,7 +39,7 @@ class Merged:
         bundles: those that were merged.
         runs: number of its runs that are reported.
         seeds: seeds of its reported runs, in order.
-        repeated: names of runs that several bundles completed; those of the first one were taken.
+        repeated: names of runs that several bundles completed; the first bundle's were taken.
     """
 
     study: str
@@ -173,7 +173,7 @@ def _history(bundles: Sequence[Bundle]) -> list[Entry]:
 
 
 def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
-    """Return the tags of the merged study: those of the first bundle, the questions and looks of all, and this call."""
+    """Return the tags of the merged study: the first bundle's, the questions and looks of all, and this call."""
     every = [bundle.record.tags for bundle in bundles]
     questions = [json.dumps(question) for tags in every for question in json.loads(tags.get(QUESTIONS_TAG, "[]"))]
     # The last question is that of all bundles; earlier ones are those that were changed after there were results.

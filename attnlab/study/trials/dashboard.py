@@ -52,7 +52,7 @@ def read_only(application: Application, *, hosts: Collection[str]) -> Applicatio
     """Return the application without the requests that change anything: Optuna owns the queue of runs, too.
 
     Args:
-        hosts: the values of the Host header to answer. A page of another site whose name resolves to this machine
+        hosts: the values of the Host header to answer. A page of another site with a name that resolves to this machine
             (DNS rebinding) sends another one.
     """
 

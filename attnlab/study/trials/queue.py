@@ -118,7 +118,7 @@ class Queue:
 
     @_patient
     def open_keys(self) -> set[str]:
-        """Return the keys whose newest ticket waits, runs, or was lost with its parent and has yet to be queued again."""
+        """Return the keys with a newest ticket that waits, runs, or was lost with its parent and has yet to be queued again."""
         newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
         return {key for key, trial in newest.items() if not trial.state.is_finished() or self._is_lost(trial)}
 
@@ -165,9 +165,9 @@ class Queue:
                 self._tell(trial.number, RunState.FAILED, math.nan)
 
     def _recover_stale(self) -> None:
-        """Fail the trials whose parent is dead, among several parents, and queue them again.
+        """Fail the trials of dead parents, among several parents, and queue them again.
 
-        Optuna finds trials whose heartbeat has stopped. It never finds one whose parent died between the claim and the
+        Optuna finds trials without a heartbeat. It never finds one if its parent died between the claim and the
         first heartbeat; this method times those itself, by this machine's clock since clocks of machines differ. When the
         database responds again, no parent could reach it for a while: their heartbeats are awaited first.
         """
@@ -228,7 +228,7 @@ class Queue:
 
     @_patient
     def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
-        """Close a ticket whose run ended in ``state`` with this value (NaN where it has none).
+        """Close the ticket of a run that ended in ``state`` with this value (NaN where it has none).
 
         If another parent has recovered the ticket as stale meanwhile, that parent closes it with the recorded result.
         """
@@ -241,7 +241,7 @@ class Queue:
 
     @_patient
     def close_finished(self, ticket: Ticket, value: float) -> None:
-        """Close a ticket whose run turns out to be finished: as completed, unless another ticket of its key is."""
+        """Close the ticket of a run that turns out to be finished: as completed, unless another ticket of its key is."""
         duplicate = ticket.key in self.keys("COMPLETE", "PRUNED")
         self.tell(ticket, RunState.FAILED if duplicate else RunState.COMPLETED, value)
 

@@ -29,7 +29,7 @@ class Search:
         keys: of its trials, in order.
         metric: the curve by which a running trial is judged.
         score: the metric on the validation split by which its trials are ranked.
-        starts_from: the key of the run whose weights its trials start from, or "".
+        starts_from: the key of the run that its trials start from, or "".
     """
 
     def __init__(self, plan: Plan, cell: Cell, store: Store) -> None:

@@ -146,7 +146,7 @@ class Store:
         self._heartbeats.discard(trial_id)
 
     def fail_stale(self, study: Study) -> None:
-        """Fail the study's trials whose heartbeat has stopped, by Optuna's own rule."""
+        """Fail the study's trials without a heartbeat, by Optuna's rule."""
         from optuna.storages import fail_stale_trials
 
         with warnings.catch_warnings(action="ignore"):

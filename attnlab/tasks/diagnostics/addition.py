@@ -1,11 +1,11 @@
-"""Addition of two numbers, whose sum is predicted digit by digit.
+"""Addition of two numbers: the sum is predicted digit by digit.
 
     5 3 + 8 6 =  3 0         35 + 68 = 103, with the lowest digit first
               3  0 1         targets
 
 Each digit of the sum needs two digits that are found by their place, and a carry. Training rows have numbers of any size from
 1 digit to the largest that ``length`` holds; evaluations score numbers of that size alone. ``evaluate.lengths`` therefore
-tests numbers longer than those of training: 8 digits fill a length of 26, and 16 digits a length of 50.
+tests numbers longer than in training: 8 digits fill a length of 26, and 16 digits a length of 50.
 
 Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers" (arXiv:2305.19466). There,
 numbers start with the highest digit (``reverse: false``), and the model generates the whole sum. Here, both numbers have the
@@ -27,8 +27,9 @@ class Addition(Diagnostic):
     """Predict the sum of two numbers of equally many digits, in rows of at most ``length`` tokens.
 
     Args:
-        base: number of digits, 2 to 10; their tokens are followed by those of plus, equals and the padding.
-        length: tokens of a row: n + 1 + n + 1 of two numbers of n digits, and n of their sum, whose last digit is not read.
+        base: number of digits, 2 to 10; followed by the tokens of plus, equals and the padding.
+        length: tokens of a row: n + 1 + n + 1 of two numbers of n digits, and n of their sum, without its last digit, which is
+            not read.
         reverse: the lowest digit comes first.
     """
 

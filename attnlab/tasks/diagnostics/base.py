@@ -1,4 +1,4 @@
-"""The common base of diagnostics: generated language modelling tasks whose every target is determined by the row.
+"""The common base of diagnostics: generated language modelling tasks in which the row determines every target.
 
 A diagnostic defines the rows of tokens, and the targets at the positions that are scored. All other positions have no target:
 what stands there is random, and a loss on it would only add noise. Rows are drawn afresh for every step, so that nothing can be
@@ -50,7 +50,7 @@ class Diagnostic(Task):
             some variants fail.
         chance_is_estimated: ``chance`` counts random rows; False: it is computed.
         steps: number of training steps, with batches of 64 rows, that suffice for a variant that can solve the easiest level.
-            ``attnlab profile`` trains a diagnostic of your own for at most so many steps, with batches of 32 rows.
+            ``attnlab profile`` trains a diagnostic of yours for at most so many steps, with batches of 32 rows.
     """
 
     kind = "language_model"
@@ -96,14 +96,14 @@ class Diagnostic(Task):
             inputs, targets: as ``draw`` returns them.
 
         Returns:
-            The targets, with ``IGNORED`` in place of those that are not scored.
+            The targets, with ``IGNORED`` where nothing is scored.
         """
         return targets
 
     def identity(self) -> str:
         """Return the generator's version with a digest of drawn rows, because another version of numpy may draw other ones.
 
-        The rows are those of the default options, so that the identity is the same at each of ``evaluate.lengths``.
+        The rows are generated with the default options, so that the identity is the same at each of ``evaluate.lengths``.
         """
         inputs, targets = type(self)().draw(np.random.default_rng(0), 16)
         digest = hashlib.sha256(np.stack([inputs, targets]).astype(np.int64).tobytes()).hexdigest()[:16]
@@ -142,7 +142,7 @@ class Diagnostic(Task):
         Args:
             split: ``train``, ``valid`` or ``test``.
             count: the number of rows.
-            seed: determines the rows; None: those of an evaluation.
+            seed: determines the rows; None: the rows of an evaluation.
         """
         rng = np.random.default_rng([SPLITS.index(known_split(split)), 0 if seed is None else seed])
         kept: list[tuple[np.ndarray, np.ndarray]] = []

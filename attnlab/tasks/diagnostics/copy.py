@@ -4,9 +4,9 @@
             c a b a         targets
 
 The next token is predicted from the copy so far. A model that copies by content, from the place behind
-the same symbols, copies longer strings than those of its training; one that learned the distances of its
+the same symbols, copies longer strings than in its training; one that learned the distances of its
 training does not. ``evaluate.lengths`` tests it: strings have more than a quarter and at most half of
-the tokens of a row, so that all strings in rows of twice the length are longer than those of training.
+the tokens of a row, so that all strings in rows of twice the length are longer than in training.
 
 Jelassi et al. 2024, "Repeat After Me: Transformers are Better than State Space Models at Copying"
 (arXiv:2402.01032); Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization

@@ -8,7 +8,7 @@ import numpy as np
 def distinct(rng: np.random.Generator, count: int, below: int, size: int) -> np.ndarray:
     """Return (count, size) numbers below ``below`` in random order, distinct within each row.
 
-    This is Floyd's algorithm (Bentley and Floyd 1987), whose cost does not depend on ``below``.
+    This is Floyd's algorithm (Bentley and Floyd 1987); its cost does not depend on ``below``.
     """
     drawn = np.empty((count, size), dtype=np.int64)
     for i, last in enumerate(range(below - size, below)):

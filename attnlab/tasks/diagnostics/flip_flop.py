@@ -9,7 +9,7 @@ authors call glitches, where it is far away. The threshold is therefore 0.99.
 
 Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling" (arXiv:2306.00946): 256 instructions, of which
 80 % are ``i``, and tests with 10 % and 98 %. There, training predicts every token; here, rows have 32 instructions by default,
-training predicts only the bits that are determined, and evaluations score those in the last quarter of a row, whose last
+training predicts only the bits that are determined, and evaluations score the ones in the last quarter of a row. The last
 instruction is always ``r``.
 """
 
@@ -92,5 +92,5 @@ class FlipFlop(Diagnostic):
 
 
 def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return (count, 2 n) from two arrays (count, n), whose columns alternate."""
+    """Return (count, 2 n) from two arrays (count, n), with alternating columns."""
     return np.stack([first, second], axis=2).reshape(len(first), -1)

@@ -1,4 +1,4 @@
-"""Fuzzy recall: pairs of a key and a value of several tokens each, then the keys again, whose values are the targets.
+"""Fuzzy recall: pairs of a key and a value of several tokens each, then the keys again; their values are the targets.
 
     k3 v7 v1 k3 k2 v4 k3 k2 ? k3 ? ?
                          v4   v7 v1         targets
@@ -27,7 +27,7 @@ ABSENT = -1  # fills keys and values up to the largest size while rows are drawn
 
 
 class FuzzyRecall(Diagnostic):
-    """Recall the values of ``pairs`` pairs whose keys and values have 1 to ``key_size`` and 1 to ``value_size`` tokens.
+    """Recall the values of ``pairs`` pairs, with keys of 1 to ``key_size`` and values of 1 to ``value_size`` tokens.
 
     Args:
         pairs: pairs of a row, each with one query.
@@ -82,7 +82,7 @@ class FuzzyRecall(Diagnostic):
         return np.take_along_axis(keys, permutations(rng, count, self.pairs)[:, :, None], axis=1)
 
     def _values(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return values (count, pairs, value_size) in random order, whose tokens at each place differ."""
+        """Return values (count, pairs, value_size) in random order, with different tokens at each place."""
         values = np.stack([distinct(rng, count, self.values, self.pairs) for _ in range(self.value_sizes.max())], axis=2)
         values = np.where(np.arange(values.shape[2]) < self.value_sizes[:, None], 1 + self.symbols + values, ABSENT)
         return np.take_along_axis(values, permutations(rng, count, self.pairs)[:, :, None], axis=1)

@@ -4,7 +4,7 @@
     (1 2)  (1 2 3)  (1 3)                targets
 
 The state is an element of the group, and each token permutes the states. For products of A5 and S5, a model that reads all
-tokens in parallel needs a depth that grows with the length (unless TC0 = NC1); those of S3, A4 and S4 have shortcuts, which
+tokens in parallel needs a depth that grows with the length (unless TC0 = NC1); products of S3, A4 and S4 have shortcuts, which
 attention may learn, but not beyond the trained length. One layer of a linear recurrence needs several reflections a token.
 
 Liu et al. 2022, "Transformers Learn Shortcuts to Automata" (arXiv:2210.10749); Merrill et al. 2024, "The Illusion of State in

@@ -8,7 +8,7 @@ embeddings mix the two in one rotation; polar coordinate embeddings (``position:
 
 Gopalakrishnan et al. 2025, "Decoupling the 'What' and 'Where' With Polar Coordinate Positional
 Embeddings" (arXiv:2509.10534), with one query in a row. Here a row has several, for more targets in a
-batch. The sizes are not those of the paper.
+batch. The sizes differ from the paper's.
 """
 
 from collections.abc import Sequence

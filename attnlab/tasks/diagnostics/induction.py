@@ -3,7 +3,7 @@
     d a M c b a M
                 c         target
 
-This is the smallest case of recall: one pair, whose key is the same in all rows. Attention solves it
+This is the smallest case of recall: one pair, with the same key in all rows. Attention solves it
 with two layers, an induction head; a recurrent state must keep the one token that follows the marker.
 
 Fu et al. 2022, "Hungry Hungry Hippos" (arXiv:2212.14052). Olsson et al. 2022, "In-context Learning and

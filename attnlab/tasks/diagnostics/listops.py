@@ -3,8 +3,8 @@
     [MAX 4 [MIN 2 3 ] 0 [SM 8 5 ] ]
                     2           3 4         targets, at each closing bracket
 
-A model must follow the nesting, and combine a value with those of its list when a bracket closes. ``SM`` is the sum modulo 10,
-``MED`` the median, rounded down.
+A model must follow the nesting, and combine a value with the values of its list when a bracket closes. ``SM`` is the sum modulo
+10, ``MED`` the median, rounded down.
 
 Nangia and Bowman 2018, "ListOps: A Diagnostic Dataset for Latent Tree Learning" (arXiv:1804.06028): a classifier of
 the value of a whole expression, with a depth of up to 20. Here, the inner values are targets, too, which a model learns first;

@@ -1,4 +1,4 @@
-"""Multi-query associative recall: pairs of a key and a value, then the keys again, whose values are the targets.
+"""Multi-query associative recall: pairs of a key and a value, then the keys again; their values are the targets.
 
     k3 v7 k1 v2 k5 v4  .  k1  .  .  k5 k3  .
                            v2        v4 v7         targets

@@ -3,7 +3,7 @@
     0 1 1 0 1
     0 1 0 0 1         targets
 
-A state of one bit suffices, if a token can flip it: recurrences whose eigenvalues lie in [0, 1] cannot, and attention, which
+A state of one bit suffices, if a token can flip it: recurrences with eigenvalues in [0, 1] cannot, and attention, which
 averages, does not extrapolate beyond the trained length.
 
 Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models"; Grazzi et al. 2024, "Unlocking State-Tracking

@@ -3,10 +3,10 @@
     . c . . a b . C . . .
                     c a b         targets
 
-A model must keep the symbols and their order, and nothing of the blanks, whose number between two
+A model must keep the symbols and their order, and nothing of the blanks; their number between two
 symbols is random.
 
-Gu and Dao 2023, "Mamba" (arXiv:2312.00752); the form with a token that starts the copy is that of Poli
+Gu and Dao 2023, "Mamba" (arXiv:2312.00752); the form with a token that starts the copy is from Poli
 et al. 2024, "Mechanistic Design and Scaling of Hybrid Architectures" (MAD, arXiv:2403.17844). There, no
 blank follows the last symbol, and rows have 16 symbols and 256 tokens.
 """
@@ -71,7 +71,8 @@ class SelectiveCopy(Diagnostic):
     def chance(self) -> float:
         """Return the accuracy of a guess by the place of each symbol, without counting the symbols before it.
 
-        Of the symbols of a row, it answers the one whose place most often holds the symbol with the number that is asked for.
+        Of the symbols of a row, it answers the one at the place that most often holds the symbol with the number that is asked
+        for.
         """
         found = _found_by_place(self.length - self.tokens - 1, self.tokens)
         return found + (1 - found) / self.symbols  # another symbol may be the same one

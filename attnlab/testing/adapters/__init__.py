@@ -32,7 +32,7 @@ def adapt(ref: str, options: Mapping[str, Any]) -> type[Variant]:
 
     Args:
         ref: as in the table above.
-        options: keyword arguments of the layer; width, heads, role and dropout are those of the check.
+        options: keyword arguments of the layer; width, heads, role and dropout come from the check.
 
     Raises:
         UserError: the library is not installed, it has no such layer, or the layer has no such option.

@@ -2,8 +2,8 @@
 
     hf:LlamaAttention, hf:GPT2Attention, hf:BertSelfAttention, hf:Qwen3Attention, ...
 
-The class is built with the configuration of its model, whose fields are the options, such as ``num_key_value_heads``. Masks are
-those that transformers makes itself (``transformers.masking_utils``), and rotary positions those of the model. The option
+The class is built with the configuration of its model; its fields are the options, for example ``num_key_value_heads``. Masks
+are made by transformers itself (``transformers.masking_utils``), and rotary positions by the model. The option
 ``attn_implementation`` is ``eager`` (the default) or ``sdpa``.
 """
 
@@ -148,7 +148,7 @@ def _default_config(config_class: type, options: dict[str, Any], name: str) -> A
 
 
 def _roles(layer_class: type[nn.Module], default: Any) -> frozenset[str]:
-    """Return the roles of a class: those of its arguments, else that of the attribute ``is_causal`` of an instance."""
+    """Return the roles of a class: from its arguments, else from the attribute ``is_causal`` of an instance."""
     constructor, arguments = inspect.signature(layer_class).parameters, inspect.signature(layer_class.forward).parameters
     if "encoder_hidden_states" in arguments and "is_cross_attention" not in constructor:
         return frozenset({"cross"})

@@ -1,4 +1,4 @@
-"""Measure the time and memory of attention layers, each case in a process of its own.
+"""Measure the time and memory of attention layers, each case in a separate process.
 
 Internal: not part of the public interface.
 """

@@ -40,7 +40,7 @@ class LayerConfig:
         precision: ``fp32`` or ``bf16``.
         options: keyword arguments of the variant's constructor.
         components: of the variant.
-        decode: measure decoding in place of forward and backward passes.
+        decode: measure decoding instead of forward and backward passes.
     """
 
     variant: str
@@ -65,7 +65,7 @@ class BenchCase:
         label: its name in tables.
         layer: its configuration.
         machine: the settings of the process that measures it.
-        cpu_time: measure the CPU time of the process, of all its threads, in place of the time that passes.
+        cpu_time: measure the CPU time of the process, of all its threads, instead of wall-clock time.
     """
 
     label: str

@@ -41,7 +41,7 @@ class BenchProcess:
         self._ends[1].close()
 
     def _open_pipe(self) -> Any:
-        """Open a new pipe in place of that of an earlier attempt, and return the child's end."""
+        """Open a new pipe, replacing an earlier attempt's, and return the child's end."""
         for end in self._ends:
             end.close()
         self._pipe, child_pipe = multiprocessing.Pipe()

@@ -1,7 +1,7 @@
 """Measure single attention layers next to ``dense``: time, bytes saved for backward, peak memory and growth with length.
 
 A case is a variant with a backend at a length: one layer with its projections, forward and backward, or decoding. Each case has
-a process of its own. The cases of a length are warmed up and then take turns (A B A B), so that a change of the machine's speed
+a separate process. The cases of a length are warmed up and then take turns (A B A B), so that a change of the machine's speed
 affects all of them. A case that cannot be measured is a result, too, with the reason.
 """
 
@@ -45,14 +45,14 @@ class BenchConfig:
         position: the name of the position scheme of every layer.
         precision: ``fp32`` or ``bf16``.
         components: of the variants, not of ``dense`` that they are compared with: names, paths, or mappings as in a study.
-        options: of the variants; options not given are those of ``Variant.recommended_options`` for the length, then the
+        options: of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
             constructor's defaults.
         rounds: how many times each case is timed.
         machine: the settings of all processes.
         cpu_time: measure the CPU time of each process, of all its threads, which other programs on the machine affect less
             than the time that passes.
         torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
-        decode: measure the time of a decoded token, after sequences of the lengths, in place of forward and backward passes.
+        decode: measure the time of a decoded token, after sequences of the lengths, instead of forward and backward passes.
         role: of every layer; None: the first role that all variants have. In ``cross`` the context is as long as the input.
     """
 
@@ -113,7 +113,7 @@ class BenchResult:
 
 
 def bench(config: BenchConfig, *, report: Callable[[BenchResult], None] | None = None) -> list[BenchResult]:
-    """Measure every case, length by length, starting with those of ``dense``.
+    """Measure every case, length by length, starting with ``dense``.
 
     Args:
         config: the cases and settings.

@@ -23,7 +23,7 @@ LONG_LENGTH = 131  # more than two of the blocks of 64 queries in which backends
 
 
 def equal(target: CheckTarget) -> str:
-    """The output and all gradients equal those of ``reference``: with and without mask and memory, and over several blocks."""
+    """The output and all gradients equal ``reference``: with and without mask and memory, and over several blocks."""
     errors = []
     for backend in _backends_to_compare(target):
         dtypes = (torch.float32, torch.float16, torch.bfloat16) if backend in CUDA_BACKENDS else (torch.float64,)

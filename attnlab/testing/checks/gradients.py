@@ -116,7 +116,7 @@ def everywhere(target: CheckTarget) -> str:
 
 
 def in_bf16(target: CheckTarget) -> str:
-    """The output in bf16 stays close to the widest precision, at a length whose positions bf16 cannot represent."""
+    """The output in bf16 stays close to the widest precision, at a length with positions that bf16 cannot represent."""
     worst = 0.0
     for role in target.roles:
         exact = target.build(role, length=LONG_LENGTH)
@@ -145,7 +145,7 @@ def in_bf16(target: CheckTarget) -> str:
 
 
 def _near_ties(layer: torch.nn.Module, x: Tensor, context: Tensor | None, y: Tensor) -> Tensor:
-    """Return True for the positions (t,) whose output jumps in float64, too, if inputs change by a few roundings.
+    """Return True for the positions (t,) where the output jumps in float64, too, if inputs change by a few roundings.
 
     Where the largest logits select keys, two nearly equal ones may change places: another output is then as right. False
     everywhere if more than `MOST_NEAR_TIES` jump, so that enough positions are left to judge.

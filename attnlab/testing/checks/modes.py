@@ -261,7 +261,7 @@ def _run(
     """Run probes of every role in each mode, and compare with float64; return the largest error.
 
     Args:
-        probes: of those of a role (``_probes``).
+        probes: some of a role's probes (``_probes``).
         thorough: as for ``_examine``.
         known: other checks have passed in float64 at these sizes, so that it gives the expected outputs alone.
     """
@@ -323,7 +323,7 @@ def _at_longest(target: CheckTarget, modes: list[Mode]) -> float:
 
 
 def modes(target: CheckTarget) -> str:
-    """In each precision and mode of a run, outputs and gradients are those of float64 and read nothing that they must not."""
+    """In each precision and mode of a run, outputs and gradients agree with float64 and read nothing that they must not."""
     sizes = target.sizes
     few = [mode for mode in _modes(target, every=False) if not mode.dropout]
     if sizes.name:

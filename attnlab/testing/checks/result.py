@@ -7,7 +7,7 @@ T = TypeVar("T")  # the target of a check: a CheckTarget for variants
 
 
 class Failure(Exception):
-    """Raised by a check whose property does not hold.
+    """Raised by a check when its property does not hold.
 
     Args:
         case: the smallest failing case, and what was measured in it.

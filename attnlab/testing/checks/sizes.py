@@ -1,6 +1,6 @@
 """The sizes at which the checks run: small fixed ones, and sizes drawn at random from a seed.
 
-The ranges are those of studies: the largest batches, lengths and memories that a study trains with, and longer paddings than
+The ranges are as in studies: the largest batches, lengths and memories that a study trains with, and longer paddings than
 its batches have. Each range is divided into ``DRAWS`` parts on a logarithmic scale, and each draw takes a value of another part
 (a Latin hypercube), so that every seed covers each range from small to large.
 """

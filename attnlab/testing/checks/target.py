@@ -64,7 +64,7 @@ class CheckTarget:
         any_scheme: True if no scheme was requested: checks that depend on the scheme then run with one of each kind.
         sizes: the sizes of the inputs.
         seed: the seed of ``drawn``.
-        study_sizes: the sizes of a study, which replace those of ``drawn``.
+        study_sizes: the sizes of a study, which replace the sizes of ``drawn``.
         study_length: the longest sequence in training of a study, memory included; 0 without a study.
         unsupported_roles: requested roles that are not supported, with the reason.
         layer: the number of the block in its stack.
@@ -183,13 +183,13 @@ class CheckTarget:
 
         Args:
             role: the variant's role.
-            heads, backend, dtype: default to those of the target.
+            heads, backend, dtype: default to the target's.
             length: passed to ``Variant.recommended_options``; default ``sizes.length``. The scheme and the components are built
                 for the longest sequence of the checks and of the study, at least 300 positions.
             dropout: the probability of dropping an attention weight.
             bias: True for biases in the projections.
             position: replaces the target's scheme.
-            options: replace the recommended options and those of the target.
+            options: replace the recommended options and the target's.
             seed: seeds torch's generator before any parameter is drawn.
         """
         seed_generators(seed, self.device)
@@ -274,7 +274,7 @@ class CheckTarget:
         """Return the target and, if no scheme was requested, a copy with each kind of scheme that acts on queries and keys.
 
         A kind is what a variant can treat differently: the hook, dependence on distances alone, and the further arguments and
-        methods. Only schemes whose hook the variant declares are included; at drawn sizes one of them.
+        methods. Only schemes with a hook that the variant declares are included; at drawn sizes one of them.
         """
         kinds: dict[tuple[Any, ...], tuple[str, type[Position]]] = {}
         for name in POSITIONS.names() if self.any_scheme else []:
@@ -290,7 +290,7 @@ class CheckTarget:
 
 
 def at_drawn_sizes(run: Callable[[CheckTarget], str], *, draws: int = DRAWS) -> Callable[[CheckTarget], str]:
-    """Return a check that runs at the target's sizes, whose failures are small, and then at those of ``CheckTarget.drawn``.
+    """Return a check that runs at the target's sizes, where failures are small, and then at the sizes of ``CheckTarget.drawn``.
 
     Args:
         run: the check at the sizes of its target.

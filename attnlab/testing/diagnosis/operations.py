@@ -31,7 +31,7 @@ class Operation(NamedTuple):
         function: the name of the function.
         kinds: ``positions``, ``rows`` or ``keys`` (of each query), which it reduces or transforms, ``reversed`` for positions
             in the reverse order, or ``random``.
-        keeps_shape: True for a norm, softmax or transform, whose result has the shape of its input.
+        keeps_shape: True for a norm, softmax or transform, which keeps the shape of its input.
     """
 
     file: str

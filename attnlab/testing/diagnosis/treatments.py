@@ -48,7 +48,7 @@ def row_by_row(module: nn.Module, call: Callable[..., Any], *args: Any, **kwargs
 
 
 def without(operations: Collection[Operation], *, value: float = 1.0) -> Treatment:
-    """Return the treatment that replaces the results of operations by constants; ``value`` in place of a sum."""
+    """Return the treatment that replaces the results of operations by constants; ``value`` replaces a sum."""
     return partial(_replaced, tuple(operations), value)
 
 

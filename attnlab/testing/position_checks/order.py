@@ -19,7 +19,7 @@ MEMORY = 5  # keys in front of the first query
 
 
 def shapes(target: SchemeTarget) -> str:
-    """The scheme has one hook, whose method returns finite values of the documented shape, also with memory in front."""
+    """The scheme has one hook, and its method returns finite values of the documented shape, also with memory in front."""
     if target.hook not in HOOKS:
         raise Failure(f"hook is {target.hook!r}", f"Set `hook` to one of {', '.join(HOOKS)}.")
     defined = [name for name in HOOKS[:-1] if getattr(target.scheme, name) is not getattr(Position, name)]
@@ -108,7 +108,7 @@ def _require_different(scheme: Position, role: str) -> None:
 
 
 def memory(target: SchemeTarget) -> str:
-    """With memory in front, query i is at position i + s - t: the logits are those of the last queries of the whole."""
+    """With memory in front, query i is at position i + s - t: the logits equal those of the last queries of the whole."""
     target.require("rotate", "bias")
     if "causal" not in target.roles:
         raise NotDeclared("the role causal is not supported")

@@ -157,7 +157,7 @@ def loss(target: TaskTarget) -> str:
 
 
 def disjoint(target: TaskTarget) -> str:
-    """Rows and passages of ``valid`` and ``test`` do not occur in ``train``, nor those of ``test`` in ``valid``."""
+    """Rows and passages of ``valid`` and ``test`` do not occur in ``train``, and rows of ``test`` do not occur in ``valid``."""
     rows = {split: _rows(target, split) for split in SPLITS}
     by_chance = _share(rows["train"][::2], rows["train"][1::2])  # of a task with few possible rows
     worst = 0.0

@@ -54,12 +54,12 @@ class TaskTarget:
 
     @property
     def is_masked(self) -> bool:
-        """True for a task of masked language models, whose targets are tokens of the row itself."""
+        """True for a task of masked language models: targets are tokens of the row itself."""
         return self.task.kind == "masked_language_model"
 
     @property
     def counts_tokens(self) -> bool:
-        """True for a task over one text, whose ``limit`` counts tokens; False if it counts rows."""
+        """True for a task over one text, where ``limit`` counts tokens; False if it counts rows."""
         return self.task.metric.startswith("bits_per_") and not self.is_masked
 
     def limit(self, rows: int) -> int:
@@ -89,7 +89,7 @@ class TaskTarget:
         return type(self.task).generated_scores is not Task.generated_scores
 
     def generated(self, predicted: str) -> dict[str, float]:
-        """Return the scores of a few rows of ``valid`` whose generated tokens are ``right`` or ``wrong``."""
+        """Return the scores of a few rows of ``valid`` with generated tokens that are ``right`` or ``wrong``."""
 
         def generate(batch: Batch, **options: Any) -> list[list[int]]:
             shift = 0 if predicted == "right" else 1

@@ -20,7 +20,7 @@ TIMEOUT = timedelta(days=30)  # the others wait while rank 0 evaluates; dead ran
 
 
 class Group:
-    """The group of a run in a single process, whose operations are trivial."""
+    """The group of a run in a single process: all operations are trivial."""
 
     rank, size = 0, 1
 
