@@ -1,11 +1,14 @@
 """Recurrences with one mistake in their formula each, which keep every property of the contract."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from attnlab.variants import Variant
 from attnlab.variants.delta_product import DeltaProduct
 from attnlab.variants.gated_delta2 import GatedDelta2
 from attnlab.variants.kda import Kda
+from attnlab.variants.mamba3 import Mamba3
 
 
 class DecaysHeads(Kda):
@@ -30,8 +33,16 @@ class ReversesSteps(DeltaProduct):
         return super().steps(z).unflatten(2, (-1, self.reflections)).flip(3).flatten(2, 3)
 
 
+class ForgetsAngles(Mamba3):
+    """Does not carry the angle from one position to the next."""
+
+    def _cumulated(self, turns: Tensor, last: Any) -> Tensor:
+        return turns
+
+
 RECURRENCE_MUTANTS: list[tuple[str, type[Variant]]] = [
     ("kda", DecaysHeads),
     ("gated_delta2", SwapsGates),
     ("delta_product", ReversesSteps),
+    ("mamba3", ForgetsAngles),
 ]

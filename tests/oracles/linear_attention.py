@@ -67,6 +67,13 @@ def convolved(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.stack(rows)
 
 
+def turned(z: Tensor, phi: Tensor) -> Tensor:
+    """Rotate the first pairs of features of z (d,) by the angles phi, as complex numbers."""
+    pairs, rest = z[: 2 * len(phi)], z[2 * len(phi) :]
+    rotated = torch.view_as_complex(pairs.view(-1, 2)) * torch.polar(torch.ones_like(phi), phi)
+    return torch.cat([torch.view_as_real(rotated).flatten(), rest])
+
+
 def silu(a: Tensor) -> Tensor:
     return a * sigmoid(a)
 

@@ -50,6 +50,11 @@ CONVOLVED: list[tuple[str, dict[str, Any]]] = [
     ("gated_delta2", {"short_conv": 4}),
     ("delta_product", {"short_conv": 4}),
 ]
+TWO_POINTS: list[tuple[str, dict[str, Any]]] = [
+    ("mamba3", {"state_dim": 8}),
+    ("mamba3", {"state_dim": 7, "expand": 1, "rotary_fraction": 1.0}),
+    ("mamba3", {"state_dim": 6, "rotary_fraction": 0.0}),
+]
 
 
 def make(
@@ -60,7 +65,7 @@ def make(
     cls = VARIANTS.get(name) if isinstance(name, str) else name
     variant = cls(AttentionConfig(DIM, HEADS, role=role, bias=bias, position=position), **options).double()
     for parameter_name, parameter in variant.named_parameters():
-        if parameter_name in ("skip", "norm.weight"):
+        if parameter_name in ("skip", "query_bias", "key_bias") or parameter_name.endswith("norm.weight"):
             torch.nn.init.normal_(parameter)
     return variant
 
@@ -141,6 +146,30 @@ def ssd(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
         heads.append(paper.outputs(c, after) + layer["skip"][h] * v[h][-len(x) :])
     y = concatenated(torch.stack(heads)) * paper.silu(layer.linear("gate", x))
     return layer.linear("out", paper.rms_norm(y, layer["norm.weight"]))
+
+
+def mamba3(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
+    """The step-by-step form: the state, the angles, and the input of the step before."""
+    c, b = (paper.rms_norm(layer.linear(n, z), layer[f"{n}_norm.weight"]) for n, z in (("query", x), ("key", context)))
+    v = layer.heads("value", context)
+    step = paper.softplus(context @ layer["step.weight"].T + layer["step_bias"])  # (s, h)
+    rate = paper.softplus(context @ layer["rate.weight"].T).clamp(min=1e-4)
+    mix = sigmoid(context @ layer["mix.weight"].T)
+    theta = torch.pi * torch.tanh(context @ layer["angle.weight"].T) if "angle.weight" in layer.parameters else context[:, :0]
+    heads = []
+    for h in range(HEADS):
+        state, phi, rows = torch.zeros(b.shape[1], v.shape[2], dtype=torch.float64), torch.zeros_like(theta[0]), []
+        before = torch.zeros_like(state)
+        for t in range(len(context)):
+            phi = phi + step[t, h] * theta[t]
+            key = paper.turned(b[t] + layer["key_bias"][h, 0], phi)
+            alpha, written = (-step[t, h] * rate[t, h]).exp(), torch.outer(key, v[h, t])
+            state = alpha * state + (1 - mix[t, h]) * step[t, h] * alpha * before + mix[t, h] * step[t, h] * written
+            before = written
+            if (i := t - len(context) + len(x)) >= 0:
+                rows.append(state.T @ paper.turned(c[i] + layer["query_bias"][h, 0], phi) + layer["skip"][h] * v[h, t])
+        heads.append(torch.stack(rows))
+    return layer.linear("out", concatenated(torch.stack(heads)) * paper.silu(layer.linear("gate", x)))
 
 
 def delta(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
@@ -224,6 +253,7 @@ PAPERS: dict[str, Callable[[Layer, Tensor, Tensor], Tensor]] = {
     "retention": retention,
     "gated_linear": gated_linear,
     "ssd": ssd,
+    "mamba3": mamba3,
     "delta": delta,
     "gated_delta": delta,
     "kda": channel_delta,
@@ -234,7 +264,7 @@ PAPERS: dict[str, Callable[[Layer, Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("memory", [0, M])
-@pytest.mark.parametrize(("name", "options"), [*OPTIONS, *CONVOLVED])
+@pytest.mark.parametrize(("name", "options"), [*OPTIONS, *CONVOLVED, *TWO_POINTS])
 def test_each_variant_is_the_recurrence_of_its_paper(name: str, options: dict[str, Any], memory: int, bias: bool) -> None:
     variant = make(name, bias=bias, **options)
     layer = Layer(variant)
@@ -279,7 +309,7 @@ def test_features_of_taylor_multiply_to_its_weight() -> None:
     torch.testing.assert_close(phi_q @ phi_k.mT, torch.tensor(expected, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("name", "options"), CONVOLVED)
+@pytest.mark.parametrize(("name", "options"), [*CONVOLVED, *TWO_POINTS])
 def test_padding_in_front_counts_as_nothing(name: str, options: dict[str, Any]) -> None:
     variant = make(name, **options)
     x, _ = inputs()
@@ -312,7 +342,9 @@ def test_padding_anywhere_leaves_the_state_as_it_is(name: str, options: dict[str
     assert all(gradient.isfinite().all() for gradient in everything)
 
 
-@pytest.mark.parametrize(("name", "options", "position"), [*((*case, None) for case in OPTIONS), ("retention", {}, "rotary")])
+@pytest.mark.parametrize(
+    ("name", "options", "position"), [*((*case, None) for case in [*OPTIONS, *TWO_POINTS]), ("retention", {}, "rotary")]
+)
 def test_a_state_of_constant_size_continues_a_sequence(name: str, options: dict[str, Any], position: str | None) -> None:
     """Parts of any length, one of them longer than a chunk, give the outputs of the whole sequence, with padding as well."""
     variant = make(name, position=position and scheme(position), **options)
@@ -392,6 +424,8 @@ def test_options_pass_the_contract(name: str, options: dict[str, Any]) -> None:
         ("gated_linear", {"temperature": 0.0}, "got 0 and 16"),
         ("gated_linear", {"rank": 0}, "got 16 and 0"),
         ("ssd", {"state_dim": 0}, "got 2 and 0"),
+        ("mamba3", {"expand": 0}, "got 0 and 64"),
+        ("mamba3", {"rotary_fraction": 1.5}, "between 0 and 1, got 1.5"),
         ("delta_product", {"reflections": 0}, "reflections, got 0"),
     ],
 )
