@@ -19,8 +19,8 @@ verdicts of its result are a data frame. `verdicts` and `load_runs` return the v
 Importing this package is cheap: torch, MLflow, Optuna and pandas are loaded when they are needed.
 
 The public interface is what this package, `attnlab.variants`, `attnlab.components`, `attnlab.positions`, `attnlab.models`,
-`attnlab.tasks`, `attnlab.nn`, `attnlab.report` and `attnlab.testing` export. Everything else is internal and may change
-without notice.
+`attnlab.tasks`, `attnlab.nn`, `attnlab.report`, `attnlab.testing` and `attnlab.extras.bench.suite` export. Everything else is
+internal and may change without notice.
 """
 
 import os
@@ -34,6 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from attnlab.extras.profile.make import profile
     from attnlab.registry import (
         register_analysis,
         register_component,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         register_task,
         register_variant,
     )
-    from attnlab.report.profile.make import profile
     from attnlab.report.result import Result, run, verdicts
     from attnlab.report.write import write_report
     from attnlab.study.plan import plan
@@ -79,7 +79,7 @@ _LAZY = {
     "TrainedModel": "attnlab.trained.model",
     "load_model": "attnlab.trained.model",
     "plan": "attnlab.study.plan",
-    "profile": "attnlab.report.profile.make",
+    "profile": "attnlab.extras.profile.make",
     "run": "attnlab.report.result",
     "verdicts": "attnlab.report.result",
     "Result": "attnlab.report.result",

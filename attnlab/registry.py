@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +19,7 @@ from attnlab._util.options import check_options as check_options
 from attnlab._util.options import options_of as options_of
 from attnlab._util.options import source as source
 from attnlab._util.options import with_defaults as with_defaults
+from attnlab._util.plugins import Plugins
 from attnlab._util.user_code import USER_MODULE, load_file
 from attnlab.errors import UserError, nearest
 from attnlab.field_names import find_ours, fold
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Callable[..., Any])  # a class, or a function that becomes one
 
 
-class Registry:
+class Registry(Plugins):
     """A mapping from names to classes of one kind.
 
     Args:
@@ -43,10 +42,9 @@ class Registry:
     """
 
     def __init__(self, kind: str, *, group: str, base: str, builtin: dict[str, str], functions: str | None = None) -> None:
-        self.kind = kind
+        super().__init__(kind, group=group, builtin=builtin)
         self._functions = functions
-        self._group, self._base = group, base
-        self._builtin = builtin
+        self._base = base
         self._registered: dict[str, type] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -83,10 +81,6 @@ class Registry:
         """Return all names: built-in, registered, and from entry points."""
         return list(dict.fromkeys([*self._builtin, *self._registered, *self._entry_points()]))
 
-    def is_builtin(self, name: str) -> bool:
-        """Return True for the name of one of attnlab's entries."""
-        return name in self._builtin
-
     def get(self, ref: str, *, relative_to: Path | None = None) -> type:
         """Return the class of a reference.
 
@@ -103,12 +97,8 @@ class Registry:
             raise UserError(self._without_class(ref, relative_to or Path.cwd()))
         if ref in self._registered:
             return self._registered[ref]
-        if ref in self._builtin:
-            module, name = self._builtin[ref].split(":")
-            return getattr(importlib.import_module(module), name)
-        points = self._entry_points()
-        if ref in points:
-            return self._load(points[ref])
+        if ref in self._builtin or ref in self._entry_points():
+            return self.load(ref)
         other = "" if find_ours(ref, self.names()) else self._other_kind(ref)
         hint = other or self._unregistered(ref) or nearest(ref, self.names(), anywhere=True)
         raise UserError(f"unknown {self.kind} {ref!r}{hint}; known: {', '.join(self.names())}")
@@ -161,19 +151,11 @@ class Registry:
         decorator = f"@register_{self._group.removeprefix('attnlab.').removesuffix('s')}({name!r})"
         return f" (not registered: {places}; put {decorator} before the class)"
 
-    def _entry_points(self) -> dict[str, EntryPoint]:
-        points: dict[str, EntryPoint] = {}
-        for point in _installed_entry_points(self._group, tuple((place, _last_change(place)) for place in sys.path)):
-            first = points.setdefault(point.name, point)
-            if first.value != point.value or point.name in self._builtin:
-                other = self._builtin.get(point.name, first.value)
-                raise UserError(f"the {self.kind} {point.name!r} is provided by two packages: {other} and {point.value}")
-        return points
-
     def _load(self, point: EntryPoint) -> type:
+        definition = super()._load(point)
         try:
-            cls = self._class_of(point.load())
-        except Exception as error:  # a third-party package may raise anything: name it
+            cls = self._class_of(definition)
+        except Exception as error:
             raise UserError(f"{self.kind} {point.name!r}: importing {point.value} failed: {error}") from error
         if cls is None:
             raise UserError(f"{self.kind} {point.name!r}: expected a class, got {point.value}")
@@ -209,26 +191,6 @@ class Registry:
 def _classes(module: ModuleType) -> list[str]:
     """Return the names of the classes that a module defines itself."""
     return [name for name, c in vars(module).items() if isinstance(c, type) and c.__module__ == module.__name__]
-
-
-@lru_cache
-def _installed_entry_points(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """Return a group's entry points of all installed packages; metadata are read again when a place of the path changes.
-
-    Args:
-        places: the folders of the search path, with the time of each one's last change.
-    """
-    from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
-
-    return tuple(entry_points(group=group))
-
-
-def _last_change(place: str) -> int:
-    """Return the time at which an entry of a folder was last added, removed or renamed; 0 if there is no such folder."""
-    try:
-        return os.stat(place).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _same_definition(one: type, other: type) -> bool:
@@ -397,6 +359,17 @@ ESTIMATORS = Registry(
         "median": "attnlab.stats.exact_estimators:Median",
         "solve_rate": "attnlab.stats.exact_estimators:SolveRate",
         "superiority": "attnlab.stats.exact_estimators:Superiority",
+    },
+)
+
+ADAPTERS = Plugins(  # functions from a layer's name and options to a variant, by library
+    "library",
+    group="attnlab.adapters",
+    builtin={
+        "torch": "attnlab.extras.adapters.layers:torch_attention",
+        "xt": "attnlab.extras.adapters.layers:xt_attention",
+        "hf": "attnlab.extras.adapters.huggingface:huggingface_attention",
+        "fla": "attnlab.extras.adapters.fla:fla_recurrence",
     },
 )
 

@@ -16,6 +16,7 @@ PUBLIC = (
     "attnlab.tasks",
     "attnlab.nn",
     "attnlab.testing",
+    "attnlab.extras.bench.suite",
 )
 
 

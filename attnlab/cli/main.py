@@ -3,9 +3,10 @@
 Exit codes: 0 success; 1 a run or a check failed; 2 invalid input, or nothing that can run (one line on standard error);
 130 interrupted.
 
-To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and add its name to `VERBS`.
-This module and the verbs import nothing heavy, so `attnlab --help` responds at once; a verb's `main` imports what
-it needs.
+To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and a line in `VERBS`; an
+installed package adds one by an entry point of the group `attnlab.verbs`. Verbs of `attnlab.extras` are strings in the same
+table: nothing but a call of such a verb imports them. This module and the verbs import nothing heavy, so `attnlab --help`
+responds at once; a verb's `main` imports what it needs.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import gc
 import io
 import os
 import sys
+from argparse import _SubParsersAction
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
-from importlib import import_module
 from typing import TextIO, cast
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
 from attnlab._util.memory import describe_address_limit
+from attnlab._util.plugins import Plugins
 from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
 from attnlab._version import __version__
@@ -31,30 +33,34 @@ from attnlab.cli._arguments import Parser
 from attnlab.cli._completion import SHELLS, PrintCompletion
 from attnlab.errors import UserError, one_line
 
-VERBS = (
-    "init",
-    "plan",
-    "run",
-    "submit",
-    "train",
-    "verdict",
-    "report",
-    "attention-maps",
-    "bundle",
-    "merge",
-    "export",
-    "runs",
-    "redo",
-    "delete",
-    "ui",
-    "generate",
-    "list",
-    "schema",
-    "check",
-    "bench",
-    "gpu-check",
-    "profile",
-    "data",
+VERBS = Plugins(
+    "verb",
+    group="attnlab.verbs",
+    builtin={
+        "init": "attnlab.cli.init",
+        "plan": "attnlab.cli.plan",
+        "run": "attnlab.cli.run",
+        "submit": "attnlab.extras.slurm.cli",
+        "train": "attnlab.cli.train",
+        "verdict": "attnlab.cli.verdict",
+        "report": "attnlab.cli.report",
+        "attention-maps": "attnlab.cli.attention_maps",
+        "bundle": "attnlab.extras.sharing.bundle_verb",
+        "merge": "attnlab.extras.sharing.merge_verb",
+        "export": "attnlab.extras.sharing.export_verb",
+        "runs": "attnlab.cli.runs",
+        "redo": "attnlab.cli.redo",
+        "delete": "attnlab.cli.delete",
+        "ui": "attnlab.cli.ui",
+        "generate": "attnlab.cli.generate",
+        "list": "attnlab.cli.list",
+        "schema": "attnlab.cli.schema",
+        "check": "attnlab.cli.check",
+        "bench": "attnlab.extras.bench.cli",
+        "gpu-check": "attnlab.extras.gpu_check.cli",
+        "profile": "attnlab.extras.profile.cli",
+        "data": "attnlab.cli.data",
+    },
 )
 EPILOG = "Runs are stored in ./runs (or ATTNLAB_RUNS), data sets in the user's cache folder (or ATTNLAB_DATA)."
 
@@ -71,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _collect_garbage_less_often()
         _escape_what_the_terminal_cannot_show()
     try:
-        arguments = build_parser().parse_args(words, argparse.Namespace(argv=words))
+        arguments = build_parser(words).parse_args(words, argparse.Namespace(argv=words))
         with log_to(_print_line), redirect_stdout(cast(TextIO, EscapingStream(sys.stdout))):
             return arguments.main(arguments)
     except UserError as error:
@@ -92,20 +98,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush_output()
 
 
-def build_parser() -> Parser:
-    """Return the parser of all verbs; the parsed arguments hold the verb's function as `main`."""
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """Return the parser of the verbs; the parsed arguments hold the verb's function as `main`.
+
+    Args:
+        words: The words to parse. When the first is a verb, the parser knows this verb only, so that no other is imported.
+
+    Raises:
+        UserError: The verb of an installed package cannot be imported.
+    """
     parser = Parser(prog="attnlab", description="A testbed for attention variants, with an ablation runner.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"attnlab {__version__}")
     shells = {"choices": SHELLS, "help": "print a completion script for a shell"}
     parser.add_argument("--print-completion", action=PrintCompletion, **shells)
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    for name in VERBS:
-        module = import_module(f"attnlab.cli.{name.replace('-', '_')}")
-        verb = verbs.add_parser(name, help=module.HELP, description=getattr(module, "DESCRIPTION", None))
-        module.add_arguments(verb)
-        verb.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        verb.set_defaults(main=module.main)
+    called = words[0] if words else ""
+    if called == "--version":  # answered at once: verbs of installed packages take 50 ms to find
+        return parser
+    if VERBS.is_builtin(called) or called in VERBS.names():
+        _add_verb(verbs, called)
+        return parser
+    for name in VERBS.names():
+        try:
+            _add_verb(verbs, name)
+        except UserError as error:  # of an installed package: the others still have their help
+            verbs.add_parser(name, help=str(error).replace("%", "%%"))
     return parser
+
+
+def _add_verb(verbs: _SubParsersAction[Parser], name: str) -> None:
+    module = VERBS.load(name)
+    if missing := [part for part in ("HELP", "add_arguments", "main") if not hasattr(module, part)]:
+        raise UserError(f"the verb {name!r}: expected a module with HELP, add_arguments and main; {module} lacks {missing[0]}")
+    verb = verbs.add_parser(name, help=module.HELP, description=getattr(module, "DESCRIPTION", None))
+    module.add_arguments(verb)
+    verb.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    verb.set_defaults(main=module.main)
 
 
 def _open_closed_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from importlib import import_module
 from pathlib import Path
 
 from attnlab.cli._arguments import Parser
@@ -44,9 +45,7 @@ def main(arguments: Namespace) -> int:
     else:
         print(relative(folder / "index.html"))
     if arguments.paper:
-        from attnlab.report.paper.write import write_papers
-
-        for paper in write_papers(folder):
+        for paper in import_module("attnlab.extras.paper.write").write_papers(folder):  # by name: an extra
             print(relative(paper.document))
             for note in paper.notes:
                 print_text(note)

@@ -96,7 +96,7 @@ class Component(nn.Module):
             (``attnlab.variants.Variant``).
         paper: the citation, for example ``"Henry et al. 2020"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries.
+            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch

@@ -1,1 +1,5 @@
-"""Features beside the main job; nothing outside this package and the command line imports them."""
+"""Features beside the main job: papers, profiles, sharing, layer benchmarks, adapters of other libraries, Slurm, GPU checks.
+
+Nothing outside this package imports them. They are found by name: verbs in `VERBS` (`attnlab.cli.main`), adapters in `ADAPTERS`
+(`attnlab.registry`).
+"""

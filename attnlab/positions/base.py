@@ -62,7 +62,7 @@ class Position(nn.Module):
             same way as token embeddings.
         paper: the citation, for example ``"Press et al. 2022"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries.
+            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch

@@ -65,7 +65,7 @@ class Estimator:
         is_rate: Values are rates, of which larger ones are better whatever the direction of the metric.
         lost_states: States of runs without a score. A diverged run has one where divergence is an outcome.
         templates: Its words.
-        references: Keys of the references of an exact test, for a paper (`attnlab.report.paper.references`).
+        references: Keys of the references of an exact test, for a paper (`attnlab.extras.paper.references`).
     """
 
     metric: str

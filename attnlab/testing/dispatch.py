@@ -9,9 +9,8 @@ from attnlab.components.functions import function_component
 from attnlab.errors import UserError, nearest
 from attnlab.models.base import Model
 from attnlab.positions import Position
-from attnlab.registry import COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS
+from attnlab.registry import ADAPTERS, COMPONENTS, MODELS, POSITIONS, TASKS, VARIANTS
 from attnlab.tasks import Task
-from attnlab.testing.adapters import adapt, is_adapted
 from attnlab.testing.contract import CheckResults, check_component, check_variant
 from attnlab.testing.other_contracts import check_model, check_position, check_task
 from attnlab.variants import Variant
@@ -63,6 +62,32 @@ def check(target: str | type, **arguments: Any) -> CheckResults:
         arguments.pop("options", None)
     require_taken(kind, arguments)
     return FUNCTIONS[kind](cls, **arguments)
+
+
+def is_adapted(ref: str) -> bool:
+    """Return True for a layer of another library, as in ``xt:Attention``; these are imported when they are named."""
+    library, colon, _ = ref.partition(":")
+    return bool(colon) and library in ADAPTERS.names()
+
+
+def adapt(ref: str, options: Mapping[str, Any]) -> type[Variant]:
+    """Return a variant that computes a layer of another library.
+
+    Args:
+        ref: ``library:name``, for example ``torch:nn.MultiheadAttention``.
+        options: keyword arguments of the layer; width, heads, role and dropout are those of the check.
+
+    Raises:
+        UserError: the library is not installed, it has no such layer, or the layer has no such option.
+
+    Examples:
+        >>> from attnlab.testing import check
+        >>> [result] = check(adapt("torch:nn.MultiheadAttention", {}), heads=4, dim=16, only=["shapes"])
+        >>> result.status
+        'passed'
+    """
+    library, _, name = ref.partition(":")
+    return ADAPTERS.load(library)(name, dict(options))
 
 
 def resolve(target: Any, options: Mapping[str, Any] | None = None) -> tuple[str, Any]:

@@ -52,7 +52,7 @@ class Declarations:
             ``reference`` and ``sdpa``.
         paper: the citation, for example ``"Vaswani et al. 2017"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/report/paper/references.bib``, or BibTeX entries.
+            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
     """
 
     roles: ClassVar[frozenset[str]] = frozenset(ROLES)

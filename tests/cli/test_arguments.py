@@ -1,17 +1,18 @@
 """Tests of command-line arguments: verbs by name, options in any order, and mistakes that name the option."""
 
-import importlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlab import cli
 from attnlab.cli import main, run
 from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError
 from attnlab.study.adaptive import MAX_SEEDS
 
+VERBS = main.VERBS.names()
 VERB = """\
 HELP = "print a greeting"
 
@@ -26,25 +27,51 @@ def main(arguments):
 """
 
 
-def test_a_verb_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "say_hello.py").write_text(VERB)
-    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
-    monkeypatch.setattr(main, "VERBS", (*main.VERBS, "say-hello"))
+def add_package(folder: Path, verb: str, code: str, patch: pytest.MonkeyPatch) -> None:
+    """Install a package with a verb, found by its metadata as one that pip has installed."""
+    metadata = folder / f"{verb}-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {verb}\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[attnlab.verbs]\n{verb} = {verb.replace('-', '_')}_verb\n")
+    (folder / f"{verb.replace('-', '_')}_verb.py").write_text(code)
+    patch.syspath_prepend(str(folder))
+
+
+def test_a_verb_of_an_installed_package_is_one_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_package(tmp_path, "say-hello", VERB, monkeypatch)
     assert main.main(["say-hello", "--name", "world"]) == 0
     assert capsys.readouterr().out == "hello world\n"
     assert "print a greeting" in main.build_parser().format_help()
 
 
+@pytest.mark.parametrize("code", ["import no_such_module", "HELP = 'no function'"])
+def test_a_broken_verb_breaks_no_other(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_package(tmp_path, "broken", code, monkeypatch)
+    assert main.main(["broken"]) == 2
+    error = capsys.readouterr().err
+    assert "'broken'" in error and error.count("\n") == 1
+    assert main.main(["list", "variants"]) == 0
+    assert "broken" in main.build_parser().format_help()
+
+
 def test_every_module_without_underscore_is_a_verb() -> None:
     folder = Path(str(main.__file__)).parent
     modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")} - {"main"}
-    assert {verb.replace("-", "_") for verb in main.VERBS} == modules
-    for name in modules:
-        module = importlib.import_module(f"attnlab.cli.{name}")
-        assert module.HELP and callable(module.add_arguments) and callable(module.main)
+    own = {verb.replace("-", "_") for verb in VERBS if main.VERBS.load(verb).__name__.startswith("attnlab.cli.")}
+    assert own == modules
 
 
-@pytest.mark.parametrize("verb", main.VERBS)
+def test_a_call_imports_its_verb_only() -> None:
+    code = "import sys; from attnlab.cli import main; main.main(['list', 'config']); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "attnlab.cli.list" in modules and "attnlab.extras" not in modules and "attnlab.cli.plan" not in modules
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main([verb, "--help"])

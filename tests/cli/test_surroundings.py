@@ -20,9 +20,9 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import read
 from attnlab.errors import UserError
+from attnlab.extras.profile.write import load_profile
 from attnlab.planning.resolve import import_files
 from attnlab.report.index import load_index
-from attnlab.report.profile.write import load_profile
 from attnlab.report.stored import load
 from attnlab.study.execution.measurements import load_measurements
 from attnlab.tasks import datasets

@@ -94,7 +94,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], afte
         (["run", "tiny.yaml"], "attnlab.study.run.run"),
         (["check", "dense"], "attnlab.testing.check"),
         (["report", "mine"], "attnlab.report.write.write_report"),
-        (["bench", "dense"], "attnlab.testing.benchmark.suite.bench"),
+        (["bench", "dense"], "attnlab.extras.bench.suite.bench"),
     ],
 )
 def test_an_interrupt_of_a_verb_is_exit_code_130(

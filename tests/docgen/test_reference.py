@@ -16,7 +16,7 @@ def test_every_key_has_a_row_in_the_table_of_its_section() -> None:
 
 def test_every_command_has_a_section_with_its_options() -> None:
     sections = {text.partition("\n")[0]: text for text in reference.commands().split("\n## ")[1:]}
-    assert list(sections) == list(VERBS)
+    assert list(sections) == VERBS.names()
     (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
     for verb, parser in verbs.choices.items():
         flags = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help", "--debug"}

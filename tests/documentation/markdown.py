@@ -50,7 +50,7 @@ def is_command(text: str) -> bool:
         del words[0]
     if len(words) < 2 or words[0] not in PROGRAMS:
         return False
-    return words[0] != "attnlab" or len(words) > 2 or words[1] not in VERBS or words[1] in COMPLETE_ALONE
+    return words[0] != "attnlab" or len(words) > 2 or words[1] not in VERBS.names() or words[1] in COMPLETE_ALONE
 
 
 def read_code(markdown: str) -> Iterator[Code]:

@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from attnlab.cli.main import build_parser, main
-from attnlab.report.profile import make
-from attnlab.study.profile import abilities
-from attnlab.study.profile.abilities import Ability
-from attnlab.study.sharing.bundle import read_bundle
+from attnlab.extras.profile import abilities, make
+from attnlab.extras.profile.abilities import Ability
+from attnlab.extras.sharing.bundle import read_bundle
 from attnlab.tasks.archives import ENWIK8
 from attnlab.tracking import ui
 from tests.documentation.markdown import read_code

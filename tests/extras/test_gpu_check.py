@@ -13,7 +13,8 @@ import torch
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check import STEPS, page
+from attnlab.extras.gpu_check import page
+from attnlab.extras.gpu_check.page import STEPS
 from attnlab.extras.gpu_check.runner import FILE, Results, run
 from attnlab.extras.gpu_check.step import Case, Rows, Setting, StandIn, Step, Summary, Values
 from tests.support.paths import ROOT

@@ -19,11 +19,11 @@ from torch import nn
 
 from attnlab.config.run import MachineConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.extras.bench.layer import LayerConfig, unsupported
 from attnlab.nn import processor
 from attnlab.planning import machine
 from attnlab.planning.machine import AutoSetting, StepTime
 from attnlab.planning.plan import Plan, plan
-from attnlab.testing.benchmark.layer import LayerConfig, unsupported
 from attnlab.training import device
 from attnlab.variants.lstm import Lstm
 

@@ -6,9 +6,9 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.cli import main
+from attnlab.extras.rerender import rerender
 from attnlab.planning.plan import plan
 from attnlab.report.answer import Answer, make_answer
-from attnlab.report.rerender import rerender
 from attnlab.report.summary import Strong
 from attnlab.stats.contrasts import StudyTable, combine
 from attnlab.tracking.tracker import Tracker

@@ -11,12 +11,12 @@ import pandas
 import pytest
 
 from attnlab.config.estimand import EstimandConfig
+from attnlab.extras.paper.write import write_papers
 from attnlab.planning.plan import plan
 from attnlab.registry import ESTIMATORS
 from attnlab.report import stored
 from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
-from attnlab.report.paper.write import write_papers
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.write import write

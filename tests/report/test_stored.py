@@ -9,9 +9,9 @@ import pytest
 
 from attnlab._version import __version__
 from attnlab.errors import UserError
+from attnlab.extras.rerender import main, rerender
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
-from attnlab.report.rerender import main, rerender
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
@@ -94,7 +94,7 @@ def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: py
     (tmp_path / "README.md").write_text("changed")
     assert main([str(tmp_path)]) == 0 and (tmp_path / "README.md").read_text() == page
     assert main([str(tmp_path / "no report")]) == 2
-    monkeypatch.setattr("attnlab.report.rerender.__version__", "99.0")
+    monkeypatch.setattr("attnlab.extras.rerender.__version__", "99.0")
     with pytest.raises(UserError, match=f"99.0, got one of attnlab {__version__}") as refused:
         rerender(tmp_path)
     assert refused.value.where == str(tmp_path)

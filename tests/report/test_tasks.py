@@ -10,9 +10,9 @@ import pytest
 from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results, print_verdict
 from attnlab.errors import UserError
+from attnlab.extras.rerender import rerender
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.methods import load_study_info
-from attnlab.report.rerender import rerender
 from attnlab.report.result import compare_result, verdicts
 from attnlab.report.write import write_report as report
 from attnlab.stats import paired

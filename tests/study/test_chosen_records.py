@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from attnlab.cli.main import main
+from attnlab.extras.sharing.bundle import write_bundle
+from attnlab.extras.sharing.merge import merge
 from attnlab.report.methods import load_study_info
 from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.summary import summarize
@@ -19,8 +21,6 @@ from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.looks import record_look
-from attnlab.study.sharing.bundle import write_bundle
-from attnlab.study.sharing.merge import merge
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.attempts import REPLACED_TAG, RETRIED
 from attnlab.tracking.client import connect, snapshot

@@ -15,6 +15,7 @@ import pytest
 
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
+from attnlab.extras.sharing.export import export
 from attnlab.report.stored import load
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
@@ -23,7 +24,6 @@ from attnlab.study.execution.command import run_command
 from attnlab.study.execution.messages import Ended
 from attnlab.study.execution.printed_metrics import parse_metrics
 from attnlab.study.run import StudyResult, run
-from attnlab.study.sharing.export import export
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.empty_store import copy_store

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from attnlab.cli._results import print_results
+from attnlab.extras.paper.write import write_papers
 from attnlab.report.methods import load_study_info
-from attnlab.report.paper.write import write_papers
 from attnlab.report.result import compare_result, judge
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells

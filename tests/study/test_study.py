@@ -214,7 +214,7 @@ def test_a_child_that_was_forked_by_a_server_that_ended_at_once_reports_nothing(
 
 @pytest.mark.parametrize("workers", [0, -3, True, 1.5, "2"])
 def test_a_number_of_workers_that_cannot_be_is_refused_before_anything_is_planned(workers: Any, tmp_path: Path) -> None:
-    from attnlab.study.slurm import StudyRequest
+    from attnlab.extras.slurm.jobs import StudyRequest
 
     for call in (
         lambda: run({"study": "small"}, workers=workers, root=tmp_path),

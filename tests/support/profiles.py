@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnlab.config.run import RunConfig
-from attnlab.stats.profile import AbilityResult, Level, LevelResult, Profile
+from attnlab.extras.profile.results import AbilityResult, Level, LevelResult, Profile
 from attnlab.tasks.diagnostics.parity import Parity
 from attnlab.training.train import Result
 from attnlab.variants.dense import Dense

@@ -14,8 +14,8 @@ from mlflow import MlflowClient
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
+from attnlab.extras.rerender import rerender
 from attnlab.report.methods import load_study_info
-from attnlab.report.rerender import rerender
 from attnlab.study.run import run
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.calls import Call, call_tags, read_calls

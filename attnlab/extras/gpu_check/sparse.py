@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from attnlab.errors import UserError
+from attnlab.extras.bench.layer import ForwardBackward, LayerConfig, unsupported
 from attnlab.extras.gpu_check.step import MIB, Case, Rows, Setting, Summary, Values
-from attnlab.testing.benchmark.layer import ForwardBackward, LayerConfig, unsupported
 
 LENGTHS = (4096, 8192, 16384, 32768, 65536)
 VARIANTS = ("strided_sparse", "fixed_sparse")

@@ -1,0 +1,201 @@
+"""The page that `attnlab bench` writes: tables, every round as CSV, and plots over length."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from attnlab._util.colors import color_of
+from attnlab.extras.bench.suite import TORCH_DEFAULTS, fastest_dense, fit_cost_exponent, speedups
+from attnlab.report.plots.curves import DASHES, Curve
+from attnlab.report.plots.growth import growth_plot
+from attnlab.report.table import Column, Table, TableRow, to_markdown
+
+if TYPE_CHECKING:
+    from attnlab.extras.bench.suite import BenchConfig, BenchResult
+
+KIB, MIB = 2**10, 2**20
+MEMORY, DECODING = ("saved_bytes", "peak_bytes"), ("cached", "cache_bytes", "state_bytes")  # attributes of a result
+KEPT = ("cache KiB", "state KiB")  # headings of what decoding keeps of a sequence
+PAGE = """\
+# Cost of a layer: {title}
+
+One attention layer with its projections, forward and backward: batch {config.batch}, width {config.dim}, {config.heads} heads,
+position {config.position}, {config.precision}, options {options}. Each case has its own process; the cases of one length take
+turns, for {config.rounds} rounds. Process settings: matmul_precision {config.machine.matmul_precision}, reuse_memory
+{config.machine.reuse_memory}; "{torch_defaults}" runs with PyTorch's defaults, highest and False.
+
+Measured on {device} ({threads}) with {versions}, by
+
+    {command}
+
+Every round is in [{csv}](<{csv}>).
+
+{costs}
+
+ms: {time_of}, median over rounds. Speed: relative to dense with its fastest backend at that length, and to
+"{torch_defaults}" when it was measured: median (smallest to largest) of the ratios, round by round. Saved: what
+memory that autograd keeps for the backward pass, without parameters. Peak: the peak memory of a pass, without parameters
+and input. Cache and state (causal role): the memory that decoding keeps of one sequence, for keys and values, which grow
+with its length or up to a window, and for recurrent states, which do not grow; cache "no": the variant declares no cache.
+
+Each cost grows with this power of the length, by least squares on logarithms:
+
+{exponents}
+
+![time](<{time}>) ![saved bytes](<{saved}>)
+
+Not measured:
+
+{omissions}"""
+
+
+def costs(results: Sequence[BenchResult]) -> Table:
+    """Return a line per measured case: time, speed relative to dense, saved and peak memory, and what decoding keeps."""
+    decodes = any(result.decodes for result in results)
+    references = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
+    columns = [Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, ("length", "ms", "speed"))]
+    columns += [Column(f"speed over {TORCH_DEFAULTS}")] if references else []
+    lines = []
+    for result in results:
+        if result.seconds:
+            case = result.case
+            bases = [fastest_dense(results, case.length), *([references.get(case.length)] if references else [])]
+            speeds = [format_speed(result, base) for base in bases]
+            sizes = [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
+            sizes += kept_sizes(result) if decodes else []
+            cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
+            lines.append(TableRow(cells, color_of(case.label)))
+    memory = ["saved MiB", "peak MiB", *(KEPT if decodes else ())]
+    return Table([*columns, *map(Column, memory)], lines)
+
+
+def kept_sizes(result: BenchResult) -> list[str]:
+    """Return the cells of the columns ``KEPT``."""
+    return [f"{size / KIB:,.4g}" for size in (result.cache_bytes, result.state_bytes)] if result.cached else ["no", ""]
+
+
+def format_speed(result: BenchResult, base: BenchResult | None) -> str:
+    if base is None or not base.seconds:
+        return ""
+    speeds = speedups(result, base)
+    return f"{median(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f})"
+
+
+def exponents(results: Sequence[BenchResult]) -> Table:
+    """Return the power of the length with which each variant's costs grow, by backend."""
+    lines = []
+    for (label, backend), group in grouped(results).items():
+        if len(group) > 1:
+            times = {result.case.length: result.time for result in group}
+            saved = {result.case.length: result.saved_bytes for result in group}
+            peaks = {result.case.length: result.peak_bytes for result in group}
+            powers = [f"{fit_cost_exponent(by_length):.2f}" for by_length in (times, saved, peaks)]
+            lines.append(TableRow([label, backend, *powers], color_of(label)))
+    words = [Column("variant", is_text=True), Column("backend", is_text=True)]
+    return Table([*words, Column("time exponent"), Column("saved"), Column("peak")], lines)
+
+
+def omissions(results: Sequence[BenchResult]) -> list[str]:
+    """Return a line per variant, backend and reason for the cases without a measurement, with their lengths."""
+    lengths: dict[tuple[str, str, str], list[str]] = {}
+    for result in results:
+        if result.reason:
+            lengths.setdefault((result.case.label, result.case.backend, result.reason), []).append(f"{result.case.length:,}")
+    return [f"{label} {backend} at {'; '.join(at)} ({reason})" for (label, backend, reason), at in lengths.items()]
+
+
+def grouped(results: Sequence[BenchResult]) -> dict[tuple[str, str], list[BenchResult]]:
+    """Return the measured cases by variant and backend."""
+    groups: dict[tuple[str, str], list[BenchResult]] = {}
+    for result in results:
+        if result.seconds:
+            groups.setdefault((result.case.label, result.case.backend), []).append(result)
+    return groups
+
+
+def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, command: str) -> list[str]:
+    """Write the page, the rounds as CSV, and the plots; return the suffixes of the files.
+
+    Args:
+        path: of the files, without their suffixes.
+        command: the command line, for the page.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = {kind: f"{path.name}{suffix}" for kind, suffix in (("csv", ".csv"), ("time", "-time.svg"), ("saved", "-saved.svg"))}
+    memory = (*MEMORY, *DECODING) if any(result.decodes for result in results) else MEMORY
+    write_rounds(path.with_name(names["csv"]), results, memory)
+    for kind, svg in plots(results).items():
+        path.with_name(names[kind]).write_text(svg, encoding="utf-8")
+    page = PAGE.format(
+        **page_fields(results, config, command),
+        torch_defaults=TORCH_DEFAULTS,
+        costs=to_markdown(costs(results)),
+        exponents=to_markdown(exponents(results)),
+        **names,
+    )
+    path.with_name(f"{path.name}.md").write_text(page, encoding="utf-8")
+    return [".md", ".csv", "-time.svg", "-saved.svg"]
+
+
+def page_fields(results: Sequence[BenchResult], config: BenchConfig, command: str) -> dict[str, object]:
+    """Return the fields that the pages of all measurements have: the cases, the settings, the machine and the omissions."""
+    import torch
+
+    from attnlab.tracking.tags import device_name, versions
+    from attnlab.training.device import resolve_device
+
+    threads = config.machine.threads or torch.get_num_threads()
+    return {
+        "title": ", ".join(dict.fromkeys(result.case.label for result in results)),
+        "config": config,
+        "device": device_name(resolve_device(config.machine.device)),
+        "versions": versions(),
+        "command": command,
+        "threads": "1 thread" if threads == 1 else f"{threads} threads",
+        "time_of": "CPU time of the process" if config.cpu_time else "time",
+        "options": dict(config.options) or "recommended for the length",
+        "omissions": "".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
+    }
+
+
+def write_rounds(path: Path, results: Sequence[BenchResult], memory: Sequence[str]) -> None:
+    """Write a row per round; a case without a measurement has one row with its reason.
+
+    Args:
+        memory: the attributes of a result that are written with each round.
+    """
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["variant", "backend", "length", "round", "seconds", *memory, "reason"])
+        for result in results:
+            case = [result.case.label, result.case.backend, result.case.length]
+            sizes = [getattr(result, name) for name in memory]
+            writer.writerows([*case, i, f"{seconds:.6g}", *sizes, ""] for i, seconds in enumerate(result.seconds, 1))
+            if result.reason:
+                writer.writerow([*case, "", "", *[""] * len(memory), result.reason])
+
+
+def plots(results: Sequence[BenchResult]) -> dict[str, str]:
+    """Return the SVG plots of time and of saved bytes over length."""
+    dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
+
+    def plot(title: str, cost: Callable[[BenchResult], float]) -> str:
+        lines = [
+            Curve(
+                f"{label} {backend}",
+                color_of(label),
+                [(result.case.length, cost(result)) for result in group],
+                dashes[backend],
+            )
+            for (label, backend), group in grouped(results).items()
+        ]
+        return growth_plot(lines, title=title, note="forward and backward of one layer; lower is better")
+
+    return {
+        "time": plot("milliseconds over length", lambda result: result.time * 1e3),
+        "saved": plot("MiB saved for backward over length", lambda result: result.saved_bytes / MIB),
+    }

@@ -1,0 +1,244 @@
+"""Measure single attention layers next to ``dense``: time, bytes saved for backward, peak memory and growth with length.
+
+A case is a variant with a backend at a length: one layer with its projections, forward and backward, or decoding. Each case has
+a separate process. The cases of a length are warmed up and then take turns (A B A B), so that a change of the machine's speed
+affects all of them. A case that cannot be measured is a result, too, with the reason.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from statistics import linear_regression, median
+from typing import Any
+
+from attnlab.config.run import MachineConfig
+from attnlab.config.types import WITH, ComposedVariant
+from attnlab.config.validation import validate
+from attnlab.config.yaml import constant_place
+from attnlab.errors import UserError, nearest
+from attnlab.extras.bench.layer import BenchCase, LayerConfig, composed_class
+from attnlab.extras.bench.process import BenchProcess
+from attnlab.nn.attention import BACKENDS, resolve_backend
+from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.testing.contract import resolve_check_device, validate_options
+from attnlab.variants import ROLES, Variant
+
+__all__ = ["BenchConfig", "BenchResult", "bench"]
+
+AUTO, DENSE, TORCH_DEFAULTS = "auto", "dense", "dense, torch defaults"
+FAST_MACHINE = MachineConfig(matmul_precision="medium", reuse_memory=True)
+LENGTHS = (256, 512, 1024, 2048)
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """The cases that ``bench`` measures, and how.
+
+    Attributes:
+        variants: names, or paths as in a study (``file.py:Class``); ``dense`` is always measured in addition.
+        lengths: of the sequences.
+        backends: of the variants, ``auto`` for the one that a study would use; empty: all that each declares. ``dense`` is
+            measured with all of its backends.
+        batch: sequences of the input (batch, length, dim).
+        dim: width of the input.
+        heads: number of heads.
+        position: the name of the position scheme of every layer.
+        precision: ``fp32`` or ``bf16``.
+        components: of the variants, not of ``dense`` that they are compared with: names, paths, or mappings as in a study.
+        options: of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
+            constructor's defaults.
+        rounds: how many times each case is timed.
+        machine: the settings of all processes.
+        cpu_time: measure the CPU time of each process, of all its threads, which other programs on the machine affect less
+            than the time that passes.
+        torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
+        decode: measure the time of a decoded token, after sequences of the lengths, instead of forward and backward passes.
+        role: of every layer; None: the first role that all variants have. In ``cross`` the context is as long as the input.
+    """
+
+    variants: Sequence[str]
+    lengths: Sequence[int] = LENGTHS
+    backends: Sequence[str] = ()
+    batch: int = 2
+    dim: int = 256
+    heads: int = 8
+    position: str = "none"
+    precision: str = "fp32"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 7
+    machine: MachineConfig = FAST_MACHINE
+    cpu_time: bool = False
+    torch_defaults: bool = False
+    decode: bool = False
+    components: Sequence[str | Mapping[str, Any]] = ()
+    role: str | None = None
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """The measurements of one case.
+
+    Attributes:
+        case: the case.
+        seconds: the time of one forward and backward pass, or of one decoded token of each sequence, a value per round; empty
+            if there is a ``reason``.
+        saved_bytes: the bytes that autograd saves for backward, without parameters.
+        peak_bytes: the peak memory of a pass without parameters and inputs: of the device, or on a CPU of the process.
+        cache_bytes: of the causal role, the bytes of keys and values that decoding keeps of one sequence.
+        state_bytes: of the causal role, the bytes of recurrent states that decoding keeps of one sequence.
+        cached: False if the variant declares no cache: each decoded token then computes the whole sequence again.
+        reason: why the case could not be measured, or an empty string.
+        failed: True if the layer raised an error, False if the variant or the machine does not support the case.
+    """
+
+    case: BenchCase
+    seconds: tuple[float, ...] = ()
+    saved_bytes: int = 0
+    peak_bytes: int = 0
+    cache_bytes: int = 0
+    state_bytes: int = 0
+    cached: bool = True
+    reason: str = ""
+    failed: bool = False
+
+    @property
+    def decodes(self) -> bool:
+        """True if the role is causal, in which ``cached``, ``cache_bytes`` and ``state_bytes`` are measured."""
+        return self.case.layer.role == "causal"
+
+    @property
+    def time(self) -> float:
+        """The median of ``seconds``; NaN if the case was not measured."""
+        return median(self.seconds) if self.seconds else math.nan
+
+
+def bench(config: BenchConfig, *, report: Callable[[BenchResult], None] | None = None) -> list[BenchResult]:
+    """Measure every case, length by length, starting with ``dense``.
+
+    Args:
+        config: the cases and settings.
+        report: called with each result as soon as its length has been measured.
+
+    Raises:
+        UserError: a name is unknown, a constructor does not take the options, or the CPU time of a CUDA device is requested.
+
+    Examples:
+        >>> from attnlab.extras.bench.suite import BenchConfig, bench
+        >>> config = BenchConfig(["no_wo"], lengths=[16], backends=["reference"], dim=8, heads=2, rounds=3)
+        >>> for result in bench(config):
+        ...     if result.case.backend == "reference":
+        ...         print(result.case.label, result.case.length, len(result.seconds), result.saved_bytes > 0)
+        dense 16 3 True
+        no_wo 16 3 True
+    """
+    results: list[BenchResult] = []
+    cases = _make_cases(config)
+    for length in dict.fromkeys(case.length for case in cases):
+        for result in _measure_length([case for case in cases if case.length == length], rounds=config.rounds):
+            results.append(result)
+            if report is not None:
+                report(result)
+    return results
+
+
+def _make_cases(config: BenchConfig) -> list[BenchCase]:
+    """Return the cases in the order of their results; raise ``UserError`` for an invalid configuration."""
+    variants = {DENSE: ComposedVariant(name=DENSE)}
+    for name in config.variants:
+        variant = _with_components(_absolute(name), config.components)
+        variants.setdefault(variant.label, variant)
+    classes = {label: composed_class(variant.name, variant.components) for label, variant in variants.items()}
+    hook = POSITIONS.get(config.position).hook
+    for backend in config.backends:
+        if backend not in (AUTO, *BACKENDS):
+            expected = ", ".join((AUTO, *BACKENDS))
+            raise UserError(f"unknown backend {backend!r}{nearest(backend, BACKENDS)}: expected one of {expected}")
+    for label, variant in variants.items():
+        if label != DENSE:
+            validate_options(VARIANTS.get(variant.name), dict(config.options))
+    machine = config.machine.model_copy(update={"device": resolve_check_device(config.machine.device)})
+    if config.cpu_time and machine.device != "cpu":
+        raise UserError(f"CPU time measures layers on the device cpu only, got {machine.device}")
+    shared = {"position": config.position, "batch": config.batch, "dim": config.dim, "heads": config.heads}
+    shared |= {"precision": config.precision, "role": _role(config, classes.values()), "decode": config.decode}
+    cases = []
+    for length, (label, cls) in product(config.lengths, classes.items()):
+        options = {} if label == DENSE else dict(config.options)
+        backends = cls.backends if label == DENSE or not config.backends else tuple(config.backends)
+        automatic = resolve_backend(machine.device, hook=hook, backends=cls.backends)
+        for backend in dict.fromkeys(automatic if backend == AUTO else backend for backend in backends):
+            fields = {"variant": variants[label].name, "components": variants[label].components, **shared}
+            layer = LayerConfig(backend=backend, length=length, options=options, **fields)
+            cases.append(BenchCase(label, layer, machine, config.cpu_time))
+            if config.torch_defaults and label == DENSE and backend == "sdpa":
+                defaults = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
+                cases.append(BenchCase(TORCH_DEFAULTS, layer, defaults, config.cpu_time))
+    return cases
+
+
+def _with_components(name: str, components: Sequence[str | Mapping[str, Any]]) -> ComposedVariant:
+    """Return a variant with components; raise ``UserError`` if one has no name, or occurs twice."""
+    variant = validate(ComposedVariant, {"name": name, WITH: list(components)}, where=constant_place("components"))
+    absolute = (named.model_copy(update={"name": _absolute(named.name)}) for named in variant.components)
+    return variant.model_copy(update={"components": tuple(absolute)})
+
+
+def _absolute(name: str) -> str:
+    """Make the path of ``file.py:Class`` absolute: the processes may have another working directory."""
+    path, colon, cls = name.rpartition(":")
+    return f"{Path(path).resolve()}:{cls}" if colon and path.endswith(".py") else name
+
+
+def _role(config: BenchConfig, classes: Collection[type[Variant]]) -> str:
+    """Return the role of every layer; raise ``UserError`` if it cannot be measured."""
+    if config.role not in (None, *ROLES):
+        raise UserError(f"unknown role {config.role!r}{nearest(str(config.role), ROLES)}: expected one of {', '.join(ROLES)}")
+    if config.decode and config.role not in (None, "causal"):
+        raise UserError(f"decoding is measured in the role causal, got {config.role}")
+    common = next((role for role in ROLES if all(role in cls.roles for cls in classes)), ROLES[0])
+    return "causal" if config.decode else config.role or common
+
+
+def _measure_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
+    """Start a process per case, one after another, then time the cases in turns."""
+    processes: list[BenchProcess] = []
+    try:
+        for case in cases:
+            processes.append(BenchProcess(case))
+            processes[-1].start()
+        for _ in range(rounds):
+            for process in processes:
+                process.time_round()
+    finally:
+        for process in processes:
+            process.close()
+    return [BenchResult(p.case, tuple(p.seconds), reason=p.reason, failed=p.failed, **p.figures) for p in processes]
+
+
+def failed_variants(results: Sequence[BenchResult]) -> list[str]:
+    """Return the labels of variants that raised an error and have no measurement at all."""
+    measured = {result.case.label for result in results if result.seconds}
+    failed = (result.case.label for result in results if result.failed)
+    return list(dict.fromkeys(label for label in failed if label not in measured))
+
+
+def fastest_dense(results: Sequence[BenchResult], length: int) -> BenchResult | None:
+    """Return the result of ``dense`` with its fastest backend at ``length``; None if it was not measured."""
+    dense = [r for r in results if r.case.label == DENSE and r.case.length == length and r.seconds]
+    return min(dense, key=lambda result: result.time, default=None)
+
+
+def speedups(result: BenchResult, base: BenchResult) -> list[float]:
+    """Return the speed of ``result`` relative to ``base`` in each round; empty if ``result`` was not measured."""
+    return [theirs / own for own, theirs in zip(result.seconds, base.seconds, strict=bool(result.seconds))]
+
+
+def fit_cost_exponent(costs: Mapping[int, float]) -> float:
+    """Fit cost = c * length^p to positive ``costs`` by length, and return p; NaN for fewer than two lengths.
+
+    p is the least-squares slope of log(cost) over log(length).
+    """
+    logs = {math.log(length): math.log(cost) for length, cost in costs.items() if cost > 0}
+    return linear_regression(list(logs), list(logs.values())).slope if len(logs) > 1 else math.nan

@@ -1,0 +1,214 @@
+"""The page of a profile: statements, a dot plot and a table of each ability, and the costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from attnlab._util.colors import color_of
+from attnlab._util.cost_metrics import COST_METRICS, CostMetric
+from attnlab.extras.profile.results import COSTS, AbilityResult, Level, LevelResult, Profile
+from attnlab.extras.profile.words import (
+    describe_ability,
+    describe_profile,
+    describe_rate,
+    describe_reach,
+    describe_scores,
+    short_rate,
+)
+from attnlab.report.plots.levels import LevelRow, LevelRows, level_plot
+from attnlab.report.section import Figure
+from attnlab.report.summary import Sentence
+from attnlab.report.table import Column, Table, TableRow, two_columns
+from attnlab.stats.exact import clopper_pearson
+from attnlab.stats.paired import LEVEL
+
+OUTCOMES_NOTE = (
+    "A variant “solves” a level, or “fails”, if all of its seeds do and the 95 % interval of its solve rate lies above or "
+    "below one half, which takes 6 seeds. With fewer, the words are about the seeds: “with all seeds” and “with no seed” "
+    "happen to a variant that solves a level in half of all trainings, too. The next level is trained if most seeds solve the "
+    "level before it."
+)
+SETTINGS_NOTE = (
+    "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
+    "a larger model may solve a level that is failed here."
+)
+NO_RANK_NOTE = "There is no mean over the diagnostics and no rank: they test different abilities."
+PLOT_NOTE = (
+    "Dots are seeds, bars reach from the lowest to the highest. Solid line: the threshold; dashed line: chance. On the right, "
+    "the seeds that reach the threshold, and the interval of the solve rate."
+)
+
+
+@dataclass(frozen=True)
+class AbilitySection:
+    """The part of the page on one diagnostic."""
+
+    ability: AbilityResult
+    statement: Sentence
+    others: Sequence[tuple[str, Sentence]]
+    plot: Figure
+    table: Table
+
+
+@dataclass(frozen=True)
+class ProfilePage:
+    """The contents of the page."""
+
+    profile: Profile
+    summary: Sequence[Sentence]
+    overview: Table
+    sections: Sequence[AbilitySection]
+    costs: Table
+    costs_note: str
+    methods: Table
+    notes: Sequence[str]
+    plot_note: str
+
+    @property
+    def title(self) -> str:
+        """The heading of the page."""
+        return f"Profile of {self.profile.variant}"
+
+
+def make_page(profile: Profile) -> ProfilePage:
+    """Compute the contents of a profile's page."""
+    costs, note = cost_table(profile)
+    return ProfilePage(
+        profile=profile,
+        summary=describe_profile(profile),
+        overview=overview_table(profile),
+        sections=[_section(profile, ability) for ability in profile.abilities],
+        costs=costs,
+        costs_note=note,
+        methods=two_columns(_methods(profile)),
+        notes=(OUTCOMES_NOTE, _interval_note(profile.seeds), SETTINGS_NOTE, NO_RANK_NOTE),
+        plot_note=PLOT_NOTE,
+    )
+
+
+def _interval_note(seeds: int) -> str:
+    """Return what a level that all seeds solve, or none, says about its solve rate."""
+    least, _ = clopper_pearson(seeds, seeds, LEVEL / 2)
+    return (
+        f"Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With {seeds} seeds, {seeds} of {seeds} are "
+        f"compatible with every rate from {least:.2f}, and 0 of {seeds} with every rate up to {1 - least:.2f}. A level that "
+        f"half of all seeds would solve is solved by all seeds with probability 1/{2**seeds}, and by none with the same."
+    )
+
+
+def overview_table(profile: Profile) -> Table:
+    """Return the levels that each variant solves: a row for each ability, a column for each variant."""
+    columns = [Column("ability", is_text=True), *(Column(variant, is_text=True) for variant in profile.positions)]
+    rows = [
+        TableRow([ability.task, *(describe_reach(ability, variant) for variant in profile.positions)])
+        for ability in profile.abilities
+    ]
+    return Table(columns, rows)
+
+
+def _section(profile: Profile, ability: AbilityResult) -> AbilitySection:
+    return AbilitySection(
+        ability,
+        [f"{profile.variant} ", *describe_ability(ability, profile.variant), "."],
+        [(variant, describe_ability(ability, variant)) for variant in profile.positions if variant != profile.variant],
+        Figure(f"{ability.task}.svg", ability.task, draw_ability(profile, ability)),
+        level_table(profile, ability),
+    )
+
+
+def _trained(profile: Profile, ability: AbilityResult, level: int) -> list[tuple[str, LevelResult]]:
+    """Return the variants that were trained at a level, with their results."""
+    return [(name, ability.results[name][level]) for name in profile.positions if level < len(ability.results[name])]
+
+
+def draw_ability(profile: Profile, ability: AbilityResult) -> str:
+    """Draw the scores of all variants at each level."""
+    levels = [
+        LevelRows(
+            level.name,
+            level.chance,
+            [
+                LevelRow(name, color_of(name), [*result.scores.values()], short_rate(result))
+                for name, result in _trained(profile, ability, i)
+            ],
+        )
+        for i, level in enumerate(ability.levels)
+    ]
+    title, note = f"{ability.task}: {ability.metric} by level", f"solved at {ability.threshold:g}"
+    return level_plot([level for level in levels if level.rows], title=title, note=note, threshold=ability.threshold)
+
+
+def level_table(profile: Profile, ability: AbilityResult) -> Table:
+    """Return every number of one diagnostic: a row for each level and variant."""
+    headings = ("solved", f"{ability.metric} of each seed", "range", "steps")
+    columns = [Column("level", is_text=True), Column("variant", is_text=True), *(Column(h, is_text=True) for h in headings)]
+    rows = []
+    for i, level in enumerate(ability.levels):
+        for name, result in _trained(profile, ability, i):
+            scores = ", ".join(f"{score:.3f}" for score in result.scores.values())
+            cells = [level.name, name, describe_rate(result), scores, describe_scores(result), _steps(result, level)]
+            rows.append(TableRow(cells, color_of(name)))
+    return Table(columns, rows)
+
+
+def _steps(result: LevelResult, level: Level) -> str:
+    """Return the mean number of steps after which the runs ended, as in "150 of 700"."""
+    taken = result.costs.get("steps", level.steps)
+    return f"{taken:,.0f} of {level.steps:,}" if taken < level.steps else f"{level.steps:,}"
+
+
+def cost_table(profile: Profile) -> tuple[Table, str]:
+    """Return the costs of each variant at the longest level at which all variants were trained, and a note on it."""
+    ability, index = _common_level(profile)
+    level = ability.levels[index]
+    metrics = [metric for metric in COST_METRICS if metric.name in COSTS and metric.name != "steps"]
+    columns = [Column("variant", is_text=True), Column("position", is_text=True)]
+    columns += [Column(metric.heading) for metric in metrics]
+    rows = []
+    for name, position in profile.positions.items():
+        result = ability.results[name][index]
+        rows.append(TableRow([name, position, *(_cost(result, metric) for metric in metrics)], color_of(name)))
+    note = (
+        f"Measured on {ability.task} at {level.name}, rows of {level.length} tokens. Cache and state: bytes that decoding "
+        "keeps of one row, of all layers; empty for a variant without a cache. Tokens/s: of training, with the range over "
+        "seeds; several runs may have shared the processor."
+    )
+    return Table(columns, rows), note
+
+
+def _common_level(profile: Profile) -> tuple[AbilityResult, int]:
+    """Return the diagnostic and the index of the level with the longest rows at which every variant completed a run."""
+    pairs = [
+        (ability, i)
+        for ability in profile.abilities
+        for i in range(min(len(ability.results[name]) for name in profile.positions))
+    ]
+    complete = [(ability, i) for ability, i in pairs if all(ability.results[name][i].scores for name in profile.positions)]
+    return max(complete or pairs, key=lambda pair: pair[0].levels[pair[1]].length)
+
+
+def _cost(result: LevelResult, metric: CostMetric) -> str:
+    """Return the mean of a cost, with the range over seeds if it is measured; "" without a value."""
+    if metric.name not in result.costs:
+        return ""
+    mean = metric.format(result.costs[metric.name])
+    return f"{mean} {metric.format_range(result.ranges.get(metric.name, ()))}".rstrip()
+
+
+def _unique(groups: Iterable[Sequence[str]]) -> str:
+    return "; ".join(dict.fromkeys(text for group in groups for text in group if text))
+
+
+def _methods(profile: Profile) -> list[tuple[str, str]]:
+    """Return what all runs of a profile share."""
+    positions = ", ".join(f"{name} {position}" for name, position in profile.positions.items())
+    pairs = [
+        ("model", profile.model),
+        ("training", profile.train),
+        ("positions", positions),
+        ("seeds", f"{profile.seeds} of each level"),
+        ("device", _unique(ability.devices for ability in profile.abilities)),
+        ("versions", _unique(ability.versions for ability in profile.abilities)),
+    ]
+    return [(name, text) for name, text in pairs if text]

@@ -1,0 +1,70 @@
+"""Render reports again from their stored inputs: ``python -m attnlab.extras.rerender reports/quickstart``.
+
+For developers who change how a page looks: committed pages must be those that the code writes. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnlab._version import __version__
+from attnlab.errors import UserError
+from attnlab.extras.profile import write as profile_pages
+from attnlab.extras.profile.index import write_index as write_profile_index
+from attnlab.report.index import load_index, write_index
+from attnlab.report.page import Page
+from attnlab.report.stored import FILE, load, stored_version
+from attnlab.report.write import write
+
+
+def rerender(folder: Path) -> Page | None:
+    """Write the page in `folder` again, and the pages of its studies if it is one on several.
+
+    Returns:
+        The page of a study; None for a page on several, or a profile.
+
+    Raises:
+        UserError: The folder has no report of this version; one of another version is made again by its own commands.
+    """
+    if index := load_index(folder):
+        folders, options = index
+        pages = [page for name in folders if (page := rerender(folder / name)) is not None]
+        write_index(folder, pages, **options)
+        return None
+    if (folder / profile_pages.FILE).is_file():
+        version, profile = profile_pages.load_profile(folder)
+        _require_version(folder, version)
+        profile_pages.write_profile(folder, profile)
+        return None
+    if profiles := sorted(folder.glob(f"*/{profile_pages.FILE}")):
+        for path in profiles:
+            rerender(path.parent)
+        write_profile_index(folder)
+        return None
+    version = stored_version(folder)
+    _require_version(folder, version)
+    return write(folder, **load(folder))
+
+
+def _require_version(folder: Path, version: str) -> None:
+    """Raise `UserError` unless a report is of this version of attnlab; "" for a folder without a report."""
+    if version != __version__:
+        made_by = f"one of attnlab {version}" if version else f"none ({FILE} is missing)"
+        raise UserError(f"expected a report of attnlab {__version__}, got {made_by}", str(folder))
+
+
+def main(folders: Sequence[str]) -> int:
+    """Render the reports in some folders again; return the exit code."""
+    try:
+        for folder in folders:
+            rerender(Path(folder))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

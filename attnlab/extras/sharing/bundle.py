@@ -1,0 +1,145 @@
+"""Writing the record of a study to a bundle, and reading it.
+
+A bundle has these files besides the manifest of `attnlab.extras.sharing.archive`:
+
+- `study.json`: the tags of the study's experiment, among them the calls that ran it and its looks;
+- `history.json`: the history of the configurations of its runs: in which studies they were planned, judged and withdrawn;
+- `study.yaml`: the study file of the last call, to read;
+- `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
+- `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import;
+- `report/`: the latest report, with its tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab._util.code_digest import code_files
+from attnlab._util.files import describe_error, why_no_file
+from attnlab._util.user_code import require_unchanged
+from attnlab._version import __version__
+from attnlab.config.study import STUDY_NAME
+from attnlab.errors import UserError
+from attnlab.extras.sharing.archive import read_archive, write_archive
+from attnlab.planning.command_files import file_digest
+from attnlab.tracking.calls import read_calls
+from attnlab.tracking.history import unpack_entries
+from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
+
+DIGITS = 12  # of a code's digest, in the name of its folder
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was written or read.
+
+    Attributes:
+        digest: of its content; a bundle with another content has another one.
+        record: of the study.
+    """
+
+    path: Path
+    digest: str
+    record: StudyRecord
+
+
+def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path | None = None) -> Bundle:
+    """Write the record of a study to one file.
+
+    Args:
+        study: the study's name.
+        path: of the bundle; default `STUDY.zip` in the working directory. An earlier file is replaced.
+        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+
+    Raises:
+        UserError: the study does not exist or has no run that has ended; a file that its runs depend on is gone, or was
+            changed since. Those of a program (`command`) are looked up in the working directory.
+    """
+    record = read_study_record(study, root)
+    if not any(run.is_current for run in record.runs):
+        raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
+    files = {"study.json": json.dumps(dict(record.tags), indent=1).encode()}
+    files["history.json"] = json.dumps({key: value for entry in record.history for key, value in entry.pack().items()}).encode()
+    calls = read_calls(record.tags)
+    if calls:
+        files["study.yaml"] = calls[-1].text.encode()
+    for number, run in enumerate(record.runs):
+        folder = f"runs/{number:04d}"
+        files[f"{folder}/run.json"] = _run_json(run)
+        files |= {f"{folder}/files/{name}": content for name, content in run.files.items()}
+    files |= dict(_code(record))
+    files |= {f"report/{name}": content for name, content in record.report.items()}
+    path = Path(path or f"{study}.zip")
+    return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record)
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """Read a bundle and check that it was not changed.
+
+    Raises:
+        UserError: as `attnlab.extras.sharing.archive.read_archive`.
+    """
+    archive = read_archive(Path(path))
+    study = archive.manifest.get("study")
+    if not isinstance(study, str) or re.fullmatch(STUDY_NAME, study) is None:  # the name of files and folders
+        raise UserError(f"expected the name of a study, got {study!r}", str(path))
+    try:
+        folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
+        runs = [_read_run(folder, archive.files) for folder in folders]
+        history = unpack_entries(json.loads(archive.files.get("history.json", "{}")))
+        tags = json.loads(archive.files["study.json"])
+        record = StudyRecord(study, tags, runs, _under("report", archive.files), history=history)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
+    require_storable(record, str(path))
+    return Bundle(Path(path), archive.digest, record)
+
+
+def _run_json(run: RunRecord) -> bytes:
+    fields = asdict(run)
+    del fields["files"]
+    fields["points"] = [[name, repr(value), time, step] for name, value, time, step in run.points]  # JSON has no NaN
+    return json.dumps(fields, indent=1).encode()
+
+
+def _read_run(folder: str, files: Mapping[str, bytes]) -> RunRecord:
+    fields: dict[str, Any] = json.loads(files[f"{folder}/run.json"])
+    points = [(name, float(value), time, step) for name, value, time, step in fields.pop("points")]
+    datasets = [tuple(dataset) for dataset in fields.pop("datasets")]
+    return RunRecord(**fields, points=points, datasets=datasets, files=_under(f"{folder}/files", files))
+
+
+def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a folder, by their paths within it."""
+    return {name.removeprefix(f"{folder}/"): content for name, content in files.items() if name.startswith(f"{folder}/")}
+
+
+def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the bundle and the content of each file that the results of the study's runs depend on."""
+    configs = [json.loads(run.tags["attnlab.config"]) for run in record.runs if run.is_current]
+    for name, digest in sorted({item for config in configs for item in config.get("sources", {}).items()}):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"expected the file {name}, which the runs of {record.name} used: {why_no_file(path)}")
+        require_unchanged(path, digest)
+        yield from _files_of(path, digest)
+    for name, digest in sorted({item for config in configs for item in config.get("files", {}).items()}):  # of a program
+        path = Path(name)
+        if not path.is_file() or file_digest(path) != digest:
+            message = f"expected {name} as the runs of {record.name} used it, in the working directory"
+            raise UserError(f"{message}: call this in the folder of the study")
+        yield from _files_of(path, digest)
+
+
+def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:
+    """Yield a file, and if it is Python code, those that it imports from its folder."""
+    used = code_files(path.resolve()) if path.suffix == ".py" else {path.resolve()}
+    top = os.path.commonpath([file.parent for file in used])
+    for file in sorted(used):
+        yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()

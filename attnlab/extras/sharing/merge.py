@@ -1,0 +1,188 @@
+"""Merging bundles of one study into one study, with verdicts from all their seeds.
+
+Bundles are merged only if they asked the same question of the same cells: the metric, the baseline and the margin are equal,
+and so is the configuration of each cell except for its seed, with its data, the code of its classes and attnlab's version.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from attnlab._util.redact import command_line
+from attnlab.config.comparability import describe_changes
+from attnlab.errors import UserError
+from attnlab.extras.sharing.bundle import Bundle, read_bundle
+from attnlab.study.run import study_lock
+from attnlab.tracking.calls import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
+from attnlab.tracking.client import runs_folder
+from attnlab.tracking.history import Entry, Event, comparable_fields, latest_plan, version_of
+from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
+from attnlab.tracking.tag_names import QUESTIONS_TAG, THREADS_TAG
+from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
+
+FEWEST_DIGITS = 16  # of a bundle's digest
+SEARCHED = ("search", "confirm")  # phases of the runs of a searched study
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge wrote.
+
+    Attributes:
+        study: its name.
+        bundles: those that were merged.
+        runs: number of its runs that are reported.
+        seeds: seeds of its reported runs, in order.
+        repeated: names of runs that several bundles completed; the first bundle's were taken.
+    """
+
+    study: str
+    bundles: Sequence[Bundle]
+    runs: int
+    seeds: Sequence[int]
+    repeated: Sequence[str]
+
+
+def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str | Path | None = None) -> Merged:
+    """Write the runs of bundles of one study to a folder of runs that has no such study.
+
+    A run that several bundles have is taken from the first one in which it completed. The looks of all bundles count.
+
+    Args:
+        paths: of the bundles, at least one.
+        sha256: the digest of each bundle as its author published it, or the first digits; none: they are not compared.
+        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+
+    Raises:
+        UserError: a bundle is damaged or has another digest, the bundles do not agree (the message has the first difference),
+            or the folder has a study of this name.
+    """
+    bundles = [read_bundle(path) for path in paths]
+    _require_digests(bundles, sha256)
+    require_agreement(bundles)
+    runs, repeated = _union(bundles)
+    first = bundles[0].record
+    record = StudyRecord(first.name, _tags(bundles), runs, history=_history(bundles))
+    folder = runs_folder(root)
+    with study_lock(folder, first.name):
+        write_study_record(record, folder)
+    current = [run for run in runs if run.is_current]
+    return Merged(first.name, bundles, len(current), sorted({int(run.tags["attnlab.seed"]) for run in current}), repeated)
+
+
+def _require_digests(bundles: Sequence[Bundle], sha256: Sequence[str]) -> None:
+    if sha256 and len(sha256) != len(bundles):
+        raise UserError(f"expected one digest for each of {len(bundles)} bundles, got {len(sha256)}", "sha256")
+    for bundle, digest in zip(bundles, sha256, strict=False):
+        if len(digest) < FEWEST_DIGITS:
+            raise UserError(f"expected at least {FEWEST_DIGITS} digits of a digest, got {digest!r}", "sha256")
+        if not bundle.digest.startswith(digest.lower()):
+            raise UserError(f"expected the digest {digest}, got {bundle.digest[: len(digest)]}", str(bundle.path))
+
+
+def require_agreement(bundles: Sequence[Bundle]) -> None:
+    """Raise `UserError` with the first difference between bundles that keeps their runs from being compared."""
+    first, *others = bundles
+    for bundle in others:
+        if bundle.record.name != first.record.name:
+            names = f"got {first.record.name!r} ({first.path}) and {bundle.record.name!r}"
+            raise UserError(f"expected bundles of one study, {names}", str(bundle.path))
+        if changes := describe_changes(_question(bundle), _question(first)):
+            raise UserError(f"asks another question than {first.path}: {changes}", str(bundle.path))
+    known: dict[str, tuple[Bundle, Mapping[str, Any]]] = {}
+    for bundle in bundles:
+        if others and any(run.tags.get("attnlab.phase") in SEARCHED for run in bundle.record.runs):
+            raise UserError(
+                "expected a study without `search`: each search has chosen hyperparameters of its own", str(bundle.path)
+            )
+        for run in filter(_is_compared, bundle.record.runs):
+            name = " ".join([run.tags["attnlab.cell"], *_values(run)])
+            earlier, fields = known.setdefault(name, (bundle, _comparable(run)))
+            if changes := describe_changes(_comparable(run), fields):
+                raise UserError(f"{run.tags['attnlab.cell']!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
+        _require_equal_grids(first, bundle)
+
+
+def _is_compared(run: RunRecord) -> bool:
+    return run.is_current and run.tags.get("attnlab.state") != "refused"
+
+
+def _require_equal_grids(first: Bundle, bundle: Bundle) -> None:
+    """Raise `UserError` if a swept cell was trained at other values in one bundle than in the other."""
+    grids, others = _grids(bundle.record.runs), _grids(first.record.runs)
+    for cell in grids.keys() & others.keys():
+        if grids[cell] != others[cell]:
+            values = f"{', '.join(sorted(grids[cell]))} instead of {', '.join(sorted(others[cell]))} in {first.path}"
+            raise UserError(f"{cell!r} was swept over {values}", str(bundle.path))
+
+
+def _grids(runs: Iterable[RunRecord]) -> dict[str, set[str]]:
+    grids: dict[str, set[str]] = {}
+    for run in filter(_is_compared, runs):
+        if run.tags.get("attnlab.phase") == "sweep":
+            grids.setdefault(run.tags["attnlab.cell"], set()).add(" ".join(_values(run)))
+    return grids
+
+
+def _values(run: RunRecord) -> list[str]:
+    """Return the values that a sweep set, as in `train.lr=0.001`."""
+    return [f"{path}={value}" for path, value in json.loads(run.tags.get("attnlab.params", "{}")).items()]
+
+
+def _question(bundle: Bundle) -> dict[str, Any]:
+    """Return the latest question of a bundle's study, with the number of threads of its runs."""
+    tags = bundle.record.tags
+    questions = json.loads(tags.get(QUESTIONS_TAG, "[]"))
+    return {**(questions[-1] if questions else {}), "threads": tags.get(THREADS_TAG)}
+
+
+def _comparable(run: RunRecord) -> dict[str, Any]:
+    """Return what must be equal in the runs of one cell."""
+    return comparable_fields(json.loads(run.tags["attnlab.config"]), version_of(run.tags))
+
+
+def _union(bundles: Sequence[Bundle]) -> tuple[list[RunRecord], list[str]]:
+    """Return the runs of all bundles, those with one key from one bundle, and the names of runs that several completed."""
+    active = [[run for run in bundle.record.runs if not run.deleted] for bundle in bundles]
+    finished = [{run.key: run for run in of_bundle if run.status == "FINISHED"} for of_bundle in active]
+    owners = {run.key: number for number, of_bundle in reversed([*enumerate(active)]) for run in of_bundle}
+    owners |= {key: number for number, of_bundle in reversed([*enumerate(finished)]) for key in of_bundle}
+    runs = [run for number, of_bundle in enumerate(active) for run in of_bundle if owners[run.key] == number]
+    runs += {(run.key, run.start): run for bundle in bundles for run in bundle.record.runs if run.deleted}.values()
+    several = {run.key: run.name for n, of_bundle in enumerate(finished) for run in of_bundle.values() if owners[run.key] != n}
+    return sorted(runs, key=lambda run: run.start), sorted(several.values())
+
+
+def _history(bundles: Sequence[Bundle]) -> list[Entry]:
+    """Return the history of all bundles, and a plan of the cells and seeds that any of them planned."""
+    entries, planned = (
+        [entry for bundle in bundles for entry in bundle.record.history],
+        dict[str, tuple[str, tuple[int, ...]]](),
+    )
+    for bundle in bundles:
+        for key, (name, seeds) in latest_plan(bundle.record.name, bundle.record.history).items():
+            planned[key] = name, tuple(sorted({*planned.get(key, (name, ()))[1], *seeds}))
+    now = int(1_000 * time.time())
+    return [*entries, Entry(Event.PLANNED, bundles[0].record.name, now, planned)] if planned else entries
+
+
+def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
+    """Return the tags of the merged study: the first bundle's, the questions and looks of all, and this call."""
+    every = [bundle.record.tags for bundle in bundles]
+    questions = [json.dumps(question) for tags in every for question in json.loads(tags.get(QUESTIONS_TAG, "[]"))]
+    # The last question is that of all bundles; earlier ones are those that were changed after there were results.
+    texts = [*dict.fromkeys(reversed(questions))][::-1]
+    asked = [json.loads(text) for text in (texts if texts[:1] == questions[:1] else [*questions[:1], *texts])]
+    study = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
+    digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
+    command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])
+    kept = {key: value for key, value in every[0].items() if not key.startswith((CALL_PREFIX, FILE_PREFIX, *LOOK_PREFIXES))}
+    call = Call(command, study.file, study.text, time=int(1_000 * time.time()))
+    looks = reduce(joined_looks, map(looks_in, every))
+    return kept | {QUESTIONS_TAG: json.dumps(asked)} | look_tags(looks) | call_tags(call, number=0)

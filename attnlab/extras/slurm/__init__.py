@@ -1,0 +1,1 @@
+"""Studies on several machines, as Slurm jobs."""

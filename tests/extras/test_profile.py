@@ -1,0 +1,172 @@
+"""Tests of the training of a profile: levels until a variant fails, each run once, and refusals."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.extras.profile import run as profile_run
+from attnlab.extras.profile.abilities import ABILITIES, Ability, select_abilities
+from attnlab.extras.profile.results import AbilityResult, Outcome
+from attnlab.extras.profile.run import run_profile
+from attnlab.extras.profile.studies import entry_labels, variant_entry
+from attnlab.planning.plan import Plan
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.run import run
+from attnlab.tracking.runs import load_runs
+
+FAKE = "tests.support.profiles:known_scores"
+PARITY = Ability("parity", ({"length": 8}, {"length": 16}, {"length": 32}), steps=4)
+MINE = "tests.support.profiles"
+
+
+def go(tmp_path: Path, *variants: str, ability: Ability = PARITY, **options: Any) -> AbilityResult:
+    options = {"train": FAKE, "display": ProgressDisplay(quiet=True), "workers": 2, **options}
+    entries = [variant_entry(variant) for variant in variants]
+    return run_profile(entries, [ability], folder=tmp_path / "out", root=tmp_path / "runs", **options)[0]
+
+
+def trained(tmp_path: Path) -> Counter[str]:
+    lines = (tmp_path / "runs" / "work" / "trained.txt").read_text().splitlines()
+    assert len(set(lines)) == len(lines), "a run was trained twice"
+    return Counter(line.rpartition(" ")[0] for line in lines)
+
+
+def test_difficulty_increases_until_a_variant_does_not_solve_the_level(tmp_path: Path) -> None:
+    result = go(tmp_path, "dense", "lstm", "linear", "gru")
+    outcomes = {name: [level.outcome for level in levels] for name, levels in result.results.items()}
+    assert outcomes == {
+        "dense": [Outcome.SOLVED] * 3,
+        "lstm": [Outcome.SOLVED, Outcome.SOLVED, Outcome.NOT_SOLVED],
+        "linear": [Outcome.NOT_SOLVED],
+        "gru": [Outcome.SOLVED, Outcome.SOLVED, Outcome.OPEN],
+    }
+    assert trained(tmp_path) == Counter({f"{name} {8 * 2**i}": 3 for name, of in outcomes.items() for i in range(len(of))})
+    linear, gru = result.results["linear"][0], result.results["gru"][2]
+    assert linear.solved == 0 and linear.seeds == linear.judged == 3 and linear.states["diverged"] == 1
+    assert gru.scores == {0: 1.0, 1: 0.5, 2: 0.5} and not gru.earns_next
+    assert gru.low == pytest.approx(0.0084, abs=1e-3) and gru.high == pytest.approx(0.9057, abs=1e-3)
+    assert [level.chance for level in result.levels] == [0.5] * 3 and result.threshold == 0.9
+    _check_the_written_study(tmp_path, result)
+
+
+def _check_the_written_study(tmp_path: Path, result: AbilityResult) -> None:
+    """The study file trains the same runs: all of them are finished, and no other is missing."""
+    options: Any = {"root": tmp_path / "runs", "train": FAKE, "display": ProgressDisplay(quiet=True)}
+    again = run(tmp_path / "out" / "parity.yaml", **options)
+    assert all(row.reused for row in again.rows)
+    assert len(again.rows) == sum(level.seeds for levels in result.results.values() for level in levels)
+    runs = load_runs("profile-parity", tmp_path / "runs")
+    assert len(runs) == len(again.rows) and set(runs["phase"]) == {"grid"} and set(runs["machine.threads"]) == {1}
+    assert set(runs["train.stop_at"]) == {0.995}, "a run ends when it has solved its level"
+
+
+def test_a_further_variant_costs_only_its_own_runs(tmp_path: Path) -> None:
+    first = go(tmp_path, "dense", "lstm")
+    before = trained(tmp_path)
+    second = go(tmp_path, "gru", "dense", "lstm")
+    assert trained(tmp_path) - before == Counter({"gru 8": 3, "gru 16": 3, "gru 32": 3})
+    assert {name: second.results[name] for name in first.results} == dict(first.results)
+    runs = load_runs("profile-parity", tmp_path / "runs")
+    assert len(runs) == 3 * (3 + 3 + 3)  # of both profiles
+
+
+def test_an_interrupted_profile_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(profile_run, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, "dense", "lstm")
+    assert trained(tmp_path) == Counter({"dense 8": 3, "lstm 8": 3})
+    result = go(tmp_path, "dense", "lstm")
+    assert trained(tmp_path)["dense 32"] == trained(tmp_path)["lstm 32"] == 3
+    assert [level.outcome for level in result.results["dense"]] == [Outcome.SOLVED] * 3
+
+
+def test_positions_are_rotary_in_place_of_learned_ones(tmp_path: Path) -> None:
+    positions = {name: variant_entry(name)["position"] for name in ("dense", "lstm", "delta", "linear", "transformer_xl")}
+    assert positions == {
+        "dense": "rotary",
+        "lstm": "none",
+        "delta": "none",
+        "linear": "learned",
+        "transformer_xl": "relative",
+    }
+    assert variant_entry("dense", position="alibi")["position"] == "alibi"
+    entries = [variant_entry("dense"), variant_entry("dense", position="alibi"), variant_entry("lstm")]
+    assert entry_labels(entries) == ["dense position=rotary", "dense position=alibi", "lstm"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [(f"{MINE}:Bidirectional", "does not support the role causal"), (f"{MINE}:Leak", "fails the check 'causality by value'")],
+)
+def test_a_variant_that_cannot_be_profiled_is_refused_before_training(tmp_path: Path, variant: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as refused:
+        go(tmp_path, variant, "dense")
+    assert refused.value.where and not (tmp_path / "runs" / "work").exists()
+
+
+def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Plan] = []
+
+    def stop(plan: Plan) -> None:
+        checked.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(profile_run, "check_own_variants", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_profile([variant_entry("dense")], ABILITIES, folder=tmp_path / "out", root=tmp_path / "runs")
+    assert [plan.study.study for plan in checked] == ["profile-induction"]
+
+
+def test_a_run_does_not_end_before_it_has_solved_its_level() -> None:
+    stops = {ability.name: ability.stop_at for ability in ABILITIES}
+    assert all(stops[ability.name] > ability.threshold for ability in ABILITIES)  # type: ignore[operator]
+    strict = Ability(f"{MINE}:StrictParity", ({"length": 8},))
+    assert (strict.threshold, strict.stop_at) == (0.999, 0.999)
+    assert Ability(f"{MINE}:ParityByLoss", ({"length": 8},)).stop_at is None
+
+
+def test_mistakes_are_refused() -> None:
+    with pytest.raises(UserError, match="unknown task 'mqarr'.*mqar"):
+        select_abilities(["mqarr"])
+    with pytest.raises(UserError, match="expected diagnostics.*got 'pydocs'") as refused:
+        select_abilities(["pydocs"])
+    assert refused.value.where == "tasks"
+    with pytest.raises(UserError, match="either a quick profile or tasks"):
+        select_abilities(["copy"], quick=True)
+    for mutant, words in (("ShortLevel", "length 5: .*at least 7"), ("MisspeltLevel", "did you mean 'length'")):
+        with pytest.raises(UserError, match=f"{mutant}, level .*{words}"):
+            select_abilities([f"tests.mutants.tasks:{mutant}"])
+    with pytest.raises(UserError, match="at least 3 seeds, got 2") as refused:
+        run_profile([variant_entry("dense")], [PARITY], folder=Path("nowhere"), seeds=2)
+    assert refused.value.where == "seeds" and not Path("nowhere").exists()
+
+
+def test_every_level_of_the_profile_can_be_built() -> None:
+    abilities = select_abilities()
+    quick = {ability.name: ability for ability in select_abilities(quick=True)}
+    assert len(quick) == 2 and {len(ability.levels) for ability in quick.values()} == {2}
+    assert all(quick[ability.name].levels == ability.levels[:2] for ability in abilities if ability.name in quick)
+    for ability in abilities:
+        assert len(ability.levels) >= 2 and len(set(ability.level_names)) == len(ability.levels)
+        tasks = [ability.cls(**options) for options in ability.levels]
+        assert all(0 < task.chance() < ability.threshold for task in tasks) and ability.about
+
+
+def test_the_rows_of_every_level_differ() -> None:
+    """Scores on a few different rows say little, and are equal for variants that differ."""
+    for ability in select_abilities():
+        for options in ability.levels:
+            inputs, _ = ability.cls(**options).draw(np.random.default_rng(0), 1_000)
+            assert len(np.unique(inputs, axis=0)) > 500, (ability.name, options)
