@@ -10,7 +10,7 @@ computed again in the backward pass, so that the saved memory grows with t, not 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -109,3 +109,29 @@ def _blocks(q: Tensor, row: int, *, split: bool) -> list[slice]:
     b, h, t, _ = q.shape
     rows = max(1, min(blocked.CAUSAL_BLOCK if split else t, BLOCK_SIZE * blocked.max_logits(q) // max(1, b * h * row)))
     return [slice(i, min(i + rows, t)) for i in range(0, t, rows)]
+
+
+class _WithGradientOf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, y: Tensor) -> Tensor:
+        ctx.loss = loss.shape, loss.dtype
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        shape, dtype = ctx.loss
+        return torch.ones(shape, dtype=dtype, device=gradient.device), gradient
+
+
+def with_gradient_of(loss: Tensor, y: Tensor) -> Tensor:
+    """Return y; a backward pass through it also adds the gradient of ``loss``, whatever the loss of the model is.
+
+    A layer can train a part of itself in this way. Its parameters must not influence y, so that their gradients are those of
+    ``loss`` alone.
+
+    Args:
+        loss: a scalar.
+        y: any tensor that requires a gradient.
+    """
+    return _WithGradientOf.apply(loss, y)

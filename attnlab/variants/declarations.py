@@ -34,6 +34,9 @@ class Declarations:
         residual_projections: names of the linear layers that compute the output of the variant, for example ``("out",)``; ()
             for a variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a
             declaration.
+        trained_apart: names of the submodules that the variant trains by a loss of its own
+            (``attnlab.nn.functions.with_gradient_of``), because they only choose, for example, keys. The check of gradients
+            leaves them out: their gradients are not those of the output.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
         permutation_equivariant: True for a variant that treats its keys as a set, apart from role and position scheme. False
             when its pattern depends on positions.
@@ -65,6 +68,7 @@ class Declarations:
     has_heads: ClassVar[bool] = True
     supports_attention_bias: ClassVar[bool] = False
     residual_projections: ClassVar[tuple[str, ...] | None] = None
+    trained_apart: ClassVar[tuple[str, ...]] = ()
     has_attention_dropout: ClassVar[bool] = True
     permutation_equivariant: ClassVar[bool] = True
     mixes_positions: ClassVar[bool] = True
