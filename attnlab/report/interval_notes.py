@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attnlab.report.wording import CHOSEN_MARK, count, describe_mark, format_metric, is_chosen
 from attnlab.stats.compare import CellSummary, comparisons
-from attnlab.stats.items import UncertaintyParts
+from attnlab.stats.items import BLOCKS, MIN_SHARE, UncertaintyParts
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE
 from attnlab.stats.records import comparison_name
 from attnlab.stats.skewness import MIN_SEEDS
@@ -17,11 +17,12 @@ TWO_TESTS = (
     "A verdict needs two t-tests below 5 %, and p is the larger of their p-values: the test of the difference alone, with the "
     "interval behind ±, and the test of the table with Holm's correction."
 )
+NEW_ITEMS = "± for new test items"
 MAX_NAMED = 6  # comparisons with their standard errors; the largest come first
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
-    """Return notes on moderated t-tests, simultaneous intervals, the mark and fragile verdicts, as far as there are any."""
+    """Return notes on moderated t-tests, simultaneous intervals, marks, new items and fragile verdicts, if there are any."""
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     texts = []
     priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
@@ -38,6 +39,13 @@ def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
         texts.append(
             f"{CHOSEN_MARK}: called better or worse because the estimate lies far from zero. Estimates chosen in this way are "
             "too large on average, most of all with few seeds and small true differences."
+        )
+    if any(cell.verdict and cell.verdict.new_items for cell in compared):
+        texts.append(
+            f"“{NEW_ITEMS}”: half the width of the 95 % interval for other items like those of the test, where these are more "
+            f"than {100 * MIN_SHARE:g} % of the variance; the squares of the half widths over seeds and over items are added. "
+            "“For these test items”: the verdict is not shown for others; “also for new test items”: it is, at the table's "
+            "level."
         )
     if any(cell.verdict and cell.verdict.fragile for cell in compared):
         texts.append(
@@ -98,7 +106,7 @@ def notes_on_predictions(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def item_notes(parts: Sequence[UncertaintyParts]) -> list[str]:
-    """Return a note on seeds and items; none if no run has kept the scores of its items."""
+    """Return notes on seeds and items; none if no run has kept the scores of its items."""
     if not parts:
         return []
     largest = sorted(parts, key=lambda part: -(part.seeds**2 + part.items**2))[:MAX_NAMED]
@@ -107,7 +115,10 @@ def item_notes(parts: Sequence[UncertaintyParts]) -> list[str]:
         f"{'a longer test' if part.item_share > 0.5 else 'more seeds'})"
         for part in largest
     ]
-    return [
+    notes = [
         "Standard errors of a difference over seeds and over the items of the test, the share of the items in both together, "
         f"and what reduces the larger part: {'; '.join(texts)}. Intervals and verdicts are over seeds, for these test items."
     ]
+    if any(part.groups == BLOCKS for part in parts):
+        notes.append(f"Consecutive segments of a text are alike, and are taken together in {BLOCKS} blocks.")
+    return notes

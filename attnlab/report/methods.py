@@ -22,7 +22,7 @@ from attnlab.report.selection import describe_changes_of
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
-from attnlab.stats.items import UncertaintyParts
+from attnlab.stats.items import UncertaintyParts, judge_items
 from attnlab.stats.margin import with_margin
 from attnlab.stats.question import question_of
 from attnlab.stats.search import RunRecord, exclude_trials
@@ -176,7 +176,8 @@ def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
     """Return the compared cells of a study as it is recorded; takes the arguments of `attnlab.report.page.make_page`."""
     records: list[RunRecord] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     options = {"search": info.search, "selection": info.selection, "analyses": info.analyses}
-    return compare_cells(records, info.spec, order=info.order, **options)
+    compared = compare_cells(records, info.spec, order=info.order, **options)
+    return replace(compared, cells=judge_items(compared.cells, info.uncertainty, metric=info.spec.metric))
 
 
 def _search(text: str | None, study: str) -> SearchConfig | None:

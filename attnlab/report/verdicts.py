@@ -13,7 +13,7 @@ from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes, is_program_test
 from attnlab.report.command import is_of_program, notes_on_equal_results, notes_on_files
 from attnlab.report.control import control_notes
-from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals, notes_on_predictions
+from attnlab.report.interval_notes import NEW_ITEMS, note_on_thin_lines, notes_on_intervals, notes_on_predictions
 from attnlab.report.margin import margin_notes
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
@@ -49,35 +49,43 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     compared = any(cell.baseline for cell in comparisons(cells))
     several = any(cell.further for cell in cells)
     has_effects = any(_effect_size(cell) for cell in comparisons(cells))
+    has_items = any(cell.verdict and cell.verdict.new_items for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = present_costs(cells, shown_in("verdict table"))
     columns = [Column("cell", is_text=True), Column(spec.estimator.words.heading), Column("seeds")]
     columns += [Column("compared with", is_text=True)] if several else []
     if compared:
-        columns += [Column("difference"), Column("p (Holm)"), *([Column("effect size")] if has_effects else [])]
+        columns += [
+            Column("difference"),
+            *([Column(NEW_ITEMS)] if has_items else []),
+            Column("p (Holm)"),
+            *([Column("effect size")] if has_effects else []),
+        ]
         columns += [Column("verdict", is_text=True)]
     columns += [Column(metric.heading, hide_on_phone=not metric.relative) for metric in costs]
     columns += [Column("state", is_text=True)] if has_states else []
     rows = []
     for cell in cells:
         texts = [cell.name, spec.estimator.format(cell), str(cell.seeds or "")]
-        texts += _comparison_texts(cell, several=several, has_effects=has_effects) if compared else []
+        texts += _comparison_texts(cell, several=several, items=has_items, effects=has_effects) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
         kind = "missing" if not cell.has_result else "baseline" if cell.is_baseline else ""
         link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
         rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
         for further in cell.further:  # the cell's own figures stand in its first row
-            texts = [cell.name, "", "", *_comparison_texts(further, several=True, has_effects=has_effects)]
+            texts = [cell.name, "", "", *_comparison_texts(further, several=True, items=has_items, effects=has_effects)]
             texts += [""] * (len(columns) - len(texts))
             rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), link=link))
     return Table(columns, rows)
 
 
-def _comparison_texts(cell: CellSummary, *, several: bool, has_effects: bool) -> list[str]:
+def _comparison_texts(cell: CellSummary, *, several: bool, items: bool, effects: bool) -> list[str]:
     """Return the texts of a comparison for the verdict table: with which baseline, the difference, and the verdict."""
-    texts = [*([cell.baseline] if several else []), format_difference(cell), verdict_p_value(cell)]
-    return [*texts, *([_effect_size(cell)] if has_effects else []), describe_verdict(cell.verdict)]
+    new = cell.verdict.new_items if cell.verdict else None
+    texts = [*([cell.baseline] if several else []), format_difference(cell)]
+    texts += [f"± {format_metric(new.half_width)}" if new else ""] if items else []
+    return [*texts, verdict_p_value(cell), *([_effect_size(cell)] if effects else []), describe_verdict(cell.verdict)]
 
 
 def anchor(cell: str) -> str:

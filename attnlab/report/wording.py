@@ -161,14 +161,16 @@ def describe_verdict(verdict: Verdict | None, *, outlook: bool = True) -> str:
 
 
 def describe_conditions(verdict: Verdict) -> list[str]:
-    """Return the conditions of a verdict: skewed differences, a small size, lost runs, a control that does not support it."""
+    """Return the conditions of a verdict: skewed differences, a small size, test items, lost runs, no support by a control."""
     fragile = ["fragile"] if verdict.fragile else []
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
     files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
+    items = verdict.new_items if verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT) else None
+    about = [("also for new test items" if items.holds else "for these test items")] if items else []
     chosen = describe_corrections(verdict.kind, verdict.corrections)
-    return [*fragile, *small, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported, *chosen]
+    return [*fragile, *small, *about, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported, *chosen]
 
 
 def describe_corrections(kind: StrEnum, corrections: Sequence[Correction]) -> list[str]:

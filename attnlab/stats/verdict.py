@@ -72,6 +72,19 @@ class Correction:
 
 
 @dataclass(frozen=True)
+class NewItems:
+    """What a difference shows about test items like those of the test, as if they were drawn anew.
+
+    Attributes:
+        half_width: Half the width of the 95 % interval over seeds and items.
+        holds: The verdict of better, worse or equivalent holds for them, too.
+    """
+
+    half_width: float
+    holds: bool
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on one cell.
 
@@ -95,6 +108,7 @@ class Verdict:
         detail: Further information on the reason, as text.
         other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
+        new_items: If test items are a notable part of the uncertainty: what the difference shows about others like them.
         corrections: Other verdicts, which the comparison would have without a choice of its records.
     """
 
@@ -114,6 +128,7 @@ class Verdict:
     fragile: bool = False
     futility: Futility | None = None
     other_files: str = ""
+    new_items: NewItems | None = None
     corrections: tuple[Correction, ...] = ()
 
     @property
