@@ -200,4 +200,5 @@ effect alone, where all others differ by far; attnlab does not use that test."""
     ),
     conclusion="""\
 The residual alone makes more false verdicts as soon as a factor changes the runs of a seed more than others do.""",
+    hard={"factorial designs, one effect scatters, the others are real": ("false, others differ", "x")},
 )

@@ -173,6 +173,7 @@ baseline.""",
     settings=[_swept_setting(table) for table in SWEPT],
     quantities=(FALSE, COVERED, Quantity("false, plain", "false verdicts of plain t-tests"), NO_VERDICT),
     studies=1_500,
+    hard={"sweeps in tables, curvatures that differ by 2": ("false", "curvatures x2")},
 )
 
 SWEPT_TRENDS = Simulation(
@@ -189,4 +190,5 @@ loss.""",
     ],
     quantities=(Quantity(FALSE.name, "false trends", level=0.05, limit=0.06), NO_VERDICT),
     studies=1_500,
+    hard={"trends of sweeps, curvatures that differ by 2": ("false", "curvatures x2")},
 )

@@ -77,4 +77,5 @@ attnlab did until version 0.8.""",
         Quantity("power", "equal cells called equivalent", Kind.POWER),
         Quantity("false, constant", "false verdicts with a constant margin"),
     ),
+    hard={"margins in per cent of steps": ("false equivalence", "margin ±")},
 )

@@ -92,6 +92,11 @@ that test only, corrected by Holm's method (`moderate: false`).""",
     conclusion="""\
 The table's test alone makes up to four times as many false verdicts as promised if a cell scatters more than the others, or is
 not paired, and the others really differ.""",
+    hard={
+        "the others differ, one cell scatters 2 or 4 times as much": ("false", "one cell x", "others differ"),
+        "the others differ, one cell is not paired": ("false", "one unpaired", "others differ"),
+        "the others differ, equivalence of such a cell": ("false equivalence", "others differ"),
+    },
 )
 
 
@@ -137,4 +142,5 @@ first cell are false.""",
         *(_looks_setting(design, by_hand=True) for design in ADDED_BY_HAND),
     ],
     quantities=(FALSE, COVERED, SEEDS),
+    hard={"the same, seeds added until conclusive or by hand": ("false", "others differ")},
 )

@@ -266,4 +266,5 @@ whose runs have standard deviations of 1 to {MAX_SPREAD:g}.""",
         Quantity("verdicts", "share of pairs with a verdict", Kind.NUMBER),
     ),
     studies=4_000,
+    hard={"families of cells that change places together": ("covered", "families")},
 )

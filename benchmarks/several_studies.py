@@ -96,6 +96,7 @@ here. The tasks of one study are corrected in the same way.""",
         for size in ((2, 3), (2, 6), (3, 4), (5, 6))
     ],
     quantities=(FALSE, Quantity("false, full priors", "false verdicts with full priors")),
+    hard={"the same, pages of several studies": ("false", "others differ")},
 )
 
 MEAN_OVER_STUDIES = Simulation(

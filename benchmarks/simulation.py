@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
 
@@ -100,6 +100,8 @@ class Simulation:
         quantities: Those that the settings return. The first is the share of false verdicts, if there is one.
         studies: Number of studies of each setting.
         conclusion: Markdown below the plots.
+        hard: The hardest settings, for the table at the top of the page: description -> name of a quantity, and words that the
+            names of these settings have.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Simulation:
     quantities: Sequence[Quantity] = (FALSE,)
     studies: int = 20_000
     conclusion: str = ""
+    hard: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def quantity(self, name: str) -> Quantity:
         """Return the quantity with a name."""

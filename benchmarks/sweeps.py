@@ -232,4 +232,9 @@ are lopsided; the score of each seed at the rate that the other seeds chose 6 to
 the optimum. The price is power: with one shape, where it is right, 83 % (3 x 5) and 97 % (5 x 5) of the true differences were
 found. After a search, false verdicts become more frequent with more seeds, because the luck of the search is the same in all of
 them.""",
+    hard={
+        "sweeps, curvatures that differ by 1.3 to 2": ("false", "curvature x"),
+        "sweeps, lopsided curves": ("false", "lopsided"),
+        "sweeps, diverging rates": ("false", "diverging"),
+    },
 )

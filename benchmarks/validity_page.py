@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.simulation import FALSE, MAX_ERRORS, Kind, Quantity, Result, Setting, Simulation
@@ -16,10 +16,16 @@ Studies with a known truth are simulated and tested as attnlab tests the runs of
 correction over the table, moderated variances and looks where a section says so. A table with any false verdict counts as one
 false verdict. At most 5 % are aimed at, and at most 6 % are promised, except where a section states another limit; settings
 in which nothing is promised are named with the reason. A limit counts as exceeded if the share is above it by more than
-{errors} Monte-Carlo standard errors. `python -m benchmarks.validity` simulates, and writes this page; all numbers are in the
-[table](#all-settings) at its end and in [validity.csv](validity.csv).
+{errors} Monte-Carlo standard errors. `python -m benchmarks.validity` simulates, and writes this page; the numbers of
+all settings are in [validity.csv](validity.csv), with their errors and the number of studies.
 
 **Summary.** {summary}
+
+The hardest settings first: the other cells of a table differ, pairs are unequal, curves have unequal shapes, families of cells
+change places, the test has few items. Of false verdicts the table shows the most, of coverage the least; ± is the Monte-Carlo
+standard error.
+
+{hard}
 
 ![False verdicts of all simulations](overview.svg)
 
@@ -31,12 +37,6 @@ END = """\
 ## A/A test with attnlab
 
 `ablations/aa.yaml` trains dense attention under five names: [reports/aa](../aa/README.md).
-
-## All settings
-
-± is the Monte-Carlo standard error.
-
-{table}
 """
 
 
@@ -67,6 +67,10 @@ class Outcome:
     def worst(self, quantity: Quantity, *, promised: bool) -> Setting | None:
         """Return the setting with the worst value among those that are promised, or among the others."""
         settings = [setting for setting in self.settings if bool(setting.not_promised) is not promised]
+        return self.extreme(settings, quantity)
+
+    def extreme(self, settings: Sequence[Setting], quantity: Quantity) -> Setting | None:
+        """Return the setting with the worst value among some."""
         sign = 1 if quantity.kind is Kind.FALSE else -1
         return max(settings, key=lambda setting: sign * self.of(setting, quantity).value, default=None)
 
@@ -94,8 +98,10 @@ def render_page(results: Sequence[Result], simulations: Sequence[Simulation]) ->
         plots = {_file(outcome, quantity): _plot(outcome, quantity) for quantity in _drawn(outcome)}
         files |= plots
         sections.append(_section(outcome))
-    head = HEAD.format(errors=MAX_ERRORS, summary=_summary(outcomes), table=_summary_table(outcomes))
-    return {"README.md": head + "".join(sections) + END.format(table=_table(outcomes)), **files}
+    head = HEAD.format(
+        errors=MAX_ERRORS, summary=_summary(outcomes), hard=_hard_table(outcomes), table=_summary_table(outcomes)
+    )
+    return {"README.md": head + "".join(sections) + END, **files}
 
 
 def format_result(result: Result) -> str:
@@ -167,6 +173,22 @@ def _summary_table(outcomes: Sequence[Outcome]) -> str:
     return markdown(["simulation", "limit", "most, where promised", "most, where not promised"], rows)
 
 
+def _hard_table(outcomes: Sequence[Outcome]) -> str:
+    """Return a table of the hardest settings, with the worst result of each kind, promised and not."""
+    rows = []
+    for outcome in outcomes:
+        for text, (name, *words) in outcome.simulation.hard.items():
+            quantity = outcome.simulation.quantity(name)
+            settings = [setting for setting in outcome.settings if all(word in _name(setting) for word in words)]
+            bound = "at most" if quantity.kind is Kind.FALSE else "at least"
+            link = f"[{text}](#{_anchor(outcome.simulation.title)})"
+            parts = [[setting for setting in settings if bool(setting.not_promised) is other] for other in (False, True)]
+            worst = [outcome.extreme(part, quantity) for part in parts]
+            texts = [outcome.describe(setting, quantity) if setting else "" for setting in worst]
+            rows.append([link, quantity.text, f"{bound} {100 * (quantity.limit or 0):g} %", str(len(settings)), *texts])
+    return markdown(["setting", "measured", "promised", "settings", "worst, promised", "worst, not promised"], rows)
+
+
 def _anchor(title: str) -> str:
     """Return the anchor of a heading as GitHub makes it."""
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
@@ -208,16 +230,3 @@ def _range(percents: Sequence[float]) -> str:
     """Return the range of percentages as text: "7.1 to 9.3 %"."""
     low, high = f"{min(percents):.1f}", f"{max(percents):.1f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def _table(outcomes: Sequence[Outcome]) -> str:
-    """Return the table of all settings."""
-    rows = []
-    for outcome in outcomes:
-        for setting in outcome.settings:
-            results: Mapping[str, Result] = {q.text: outcome.of(setting, q) for q in outcome.simulation.quantities}
-            texts = [f"{text} {format_result(result)}" for text, result in results.items()]
-            studies = f"{next(iter(results.values())).studies:,}"
-            promised = "no" if setting.not_promised else "yes" if any(q.limit for q in outcome.simulation.quantities) else ""
-            rows.append([outcome.simulation.name, setting.group, setting.name, "; ".join(texts), promised, studies])
-    return markdown(["simulation", "group", "setting", "result", "promised", "studies"], rows)

@@ -114,12 +114,12 @@ def test_a_setting_returns_each_quantity(tmp_path: Path, monkeypatch: pytest.Mon
         _main(fakes, tmp_path, monkeypatch)
 
 
-def _page(*, promised: float, other: float = 0.2) -> dict[str, str]:
+def _page(*, promised: float, other: float = 0.2, hard: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, str]:
     settings = [
         Setting("normal", "5 seeds", lambda studies, seed: {}),
         Setting("skewed", "5 seeds", lambda studies, seed: {}, "skewed differences"),
     ]
-    simulation = Simulation("made-up", "A made-up simulation", "Text.", settings)
+    simulation = Simulation("made-up", "A made-up simulation", "Text.", settings, hard=hard or {})
     results = [
         Result("made-up", setting.group, setting.name, "false", value, 0.002, 10_000, 10_000)
         for setting, value in zip(settings, (promised, other), strict=True)
@@ -134,9 +134,27 @@ def test_the_page_names_what_exceeds_its_limit_and_what_is_not_promised() -> Non
     head, section = files["README.md"].split("## A made-up simulation")
     assert "**Exceeded:**" in head and "8.1 % ± 0.2 % (normal, 5 seeds)" in head
     assert "**Exceeded:**" in section and "**Not promised:** skewed differences (false verdicts 20.0 %)" in section
-    assert "| made-up | skewed | 5 seeds | false verdicts 20.0 % ± 0.2 % | no | 10,000 |" in section
     assert "(made-up-false.svg)" in section and "exceeded" in files["made-up-false.svg"]
     assert "exceeded" not in _page(promised=0.05)["made-up-false.svg"]
+
+
+def test_the_page_begins_with_the_hardest_settings() -> None:
+    head = _page(promised=0.05, hard={"few seeds": ("false", "5 seeds")})["README.md"].partition("## ")[0]
+    row = next(line for line in head.splitlines() if line.startswith("| [few seeds]"))
+    assert "(#a-made-up-simulation) | false verdicts | at most 6 % | 2 |" in row
+    assert row.endswith("| 5.0 % ± 0.2 % (normal, 5 seeds) | 20.0 % ± 0.2 % (skewed, 5 seeds) |")
+    assert "few seeds" not in _page(promised=0.05)["README.md"]
+
+
+@pytest.mark.parametrize("simulation", validity.SIMULATIONS, ids=lambda simulation: simulation.name)
+def test_hard_settings_exist(simulation: Simulation) -> None:
+    for name, *words in simulation.hard.values():
+        assert simulation.quantity(name).limit is not None
+        assert any(all(word in f"{s.group}, {s.name}" for word in words) for s in simulation.settings), words
+
+
+def test_the_committed_page_is_short() -> None:
+    assert len((COMMITTED / "README.md").read_text(encoding="utf-8").split()) < 9_000
 
 
 def test_settings_that_are_not_promised_are_drawn_otherwise() -> None:
