@@ -18,6 +18,7 @@ _NAMES = {
     ("fixed_sparse", "variant: fixed_sparse"): "fixed",
     ("differential", "variant: differential"): "diff diffattn diffattention difftransformer",
     ("latent", "variant: latent"): "mla multiheadlatentattention",
+    ("path", "variant: path"): "pathattention householder",
     ("dsa", "variant: dsa"): "deepseeksparse deepseeksparseattention lightningindexer",
     ("linear", "variant: linear"): "linearattention lineartransformer linattn",
     ("retention", "variant: retention"): "retnet multiscaleretention",

@@ -214,6 +214,7 @@ VARIANTS = Registry(
         "basic": "attnlab.variants.basic:Basic",
         "differential": "attnlab.variants.differential:Differential",
         "latent": "attnlab.variants.latent:Latent",
+        "path": "attnlab.variants.path:Path",
         "dsa": "attnlab.variants.dsa:Dsa",
         "linear": "attnlab.variants.linear:Linear",
         "retention": "attnlab.variants.retention:Retention",

@@ -55,7 +55,7 @@ def linear_attention(
         >>> y.flatten()
         tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
-    with _without_autocast(v.device):
+    with without_autocast(v.device):
         memory, inputs = _split(k, k, v, log_decay, t=q.shape[2])
         if memory is not None:
             state = _additive_states(memory, state)[1]
@@ -94,7 +94,7 @@ def delta_rule(
         >>> y.flatten(), state.flatten()  # a new value replaces the one under the same key
         (tensor([1., 5., 3.]), tensor([3.]))
     """
-    with _without_autocast(v.device):
+    with without_autocast(v.device):
         beta = beta.to(_dtype(v))
         memory, inputs = _split(k, beta * k, (beta if write is None else write) * v, log_decay, t=q.shape[2])
         if memory is not None:
@@ -115,13 +115,13 @@ def sum_over_keys(q: Tensor, k: Tensor, v: Tensor, *, state: Tensor | None = Non
     Returns:
         y (b, h, t, e), in the dtype of ``v``, and the state S = sum_j k_j v_j^T (b, h, d, e).
     """
-    with _without_autocast(v.device):
+    with without_autocast(v.device):
         total = k.to(_dtype(v)).mT @ v.to(_dtype(v))
         total = total if state is None else state + total
         return (q.to(total.dtype) @ total).to(v.dtype), total
 
 
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Return a context in which products are computed in the dtype of their factors."""
     if device.type == "meta":  # where the plan counts operations, and autocast does not exist
         return nullcontext()
