@@ -59,6 +59,7 @@ VERBS = Plugins(
         "bench": "attnlab.extras.bench.cli",
         "gpu-check": "attnlab.extras.gpu_check.cli",
         "profile": "attnlab.extras.profile.cli",
+        "claims": "attnlab.extras.claims.cli",
         "data": "attnlab.cli.data",
     },
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
+from attnlab.config.claim import OF_SOLVE_RATES, OF_TRENDS
 from attnlab.config.command import check_command, check_training
 from attnlab.config.factors import check_design, with_factor_axes, with_named_factors
 from attnlab.config.include import with_included
@@ -78,7 +79,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         check_command(study)
         study = study.model_copy(update={"reference_scores": False})
     _check_skip(study)
-    return _with_control_labels(_with_baseline_labels(study))
+    return _with_claim_labels(_with_control_labels(_with_baseline_labels(study)))
 
 
 def _checked_training(study: StudyConfig) -> StudyConfig:
@@ -134,6 +135,28 @@ def _with_control_labels(study: StudyConfig) -> StudyConfig:
             message = f"control: expected another value than the baseline {text(baseline)} on one of its axes"
             raise UserError(f"{message}, got {text(control)}", place)
     return study.model_copy(update={"control": control})
+
+
+def _with_claim_labels(study: StudyConfig) -> StudyConfig:
+    """Return the study with the axes of its claim as labels, after a check that the study compares what the claim is about."""
+    claim = study.claim
+    if claim is None:
+        return study
+    if not study.baselines and claim.effect is None and claim.direction not in OF_SOLVE_RATES:
+        raise UserError("claim: expected a 'baseline' that cells are compared with, got none", study.where("claim"))
+    if claim.direction in OF_TRENDS and not study.over:
+        raise UserError(
+            f"claim: expected levels in 'over', along which it {claim.direction}", study.where("claim", "direction")
+        )
+    if claim.effect is not None and not study.factors:
+        raise UserError("claim: expected a study with 'factors', which have effects", study.where("claim", "effect"))
+    parts = {name: getattr(claim, name) for name in ("cell", "baseline")}
+    labelled = {name: _labelled(study, axes, ("claim", name)) for name, axes in parts.items() if axes is not None}
+    if (baseline := labelled.get("baseline")) is not None and not any(
+        baseline.items() <= one.items() for one in study.baselines
+    ):
+        raise UserError(f"claim: expected one of the study's baselines, got {text(baseline)}", study.where("claim", "baseline"))
+    return study.model_copy(update={"claim": claim.model_copy(update=labelled)})
 
 
 def _check_control_value(study: StudyConfig, axis: str, value: Any) -> None:

@@ -13,6 +13,7 @@ from pydantic import (
     model_serializer,
 )
 
+from attnlab.config.claim import ClaimConfig
 from attnlab.config.design import Design
 from attnlab.config.estimand import Estimand
 from attnlab.config.question import Margin, Metric
@@ -134,7 +135,7 @@ class Skip(Section):
 
 
 class StudyConfig(Section):
-    """One study. After reading, ``baseline`` and ``control`` map axes to labels, as ``Cell.axes`` does."""
+    """One study. After reading, ``baseline``, ``control`` and ``claim`` map axes to labels, as ``Cell.axes`` does."""
 
     study: str = Field(
         pattern=STUDY_NAME,
@@ -209,6 +210,7 @@ class StudyConfig(Section):
         default=None,
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
+    claim: ClaimConfig | None = Field(default=None, description="a published claim that the study judges")
     metric: Metric = Field(
         default=None,
         description="null: the primary metric of the task; with several tasks also a metric for each of them; with command "

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from attnlab.cli.main import build_parser, main
+from attnlab.extras.claims import court
 from attnlab.extras.profile import abilities, make
 from attnlab.extras.profile.abilities import Ability
 from attnlab.extras.sharing.bundle import read_bundle
@@ -170,6 +171,17 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     fla, x_transformers = (importlib.util.find_spec(name) is not None for name in ("fla", "x_transformers"))
     shell.exit_codes["attnlab check fla:gated_delta_rule"] = 0 if fla else 2
     shell.exit_codes["attnlab check xt:Attention --options orthog_projected_values=true"] = 1 if x_transformers else 2
+
+
+@world("docs/how-to/claim.md")
+def _(shell: Shell, request: pytest.FixtureRequest) -> None:
+    """The claim of the page, about a small model and with at most three seeds."""
+    page = (ROOT / "docs" / "how-to" / "claim.md").read_text(encoding="utf-8")
+    (study,) = [yaml.safe_load(code.text) for code in read_code(page) if code.kind == "yaml"]
+    path = shell.folder / "ablations" / "claims" / "N06.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump({**study, "base": yaml.safe_load(SMALL)["base"], "seeds": [0, 1]}), encoding="utf-8")
+    shell.patch.setattr(court, "MAX_SEEDS", 3)
 
 
 @world("docs/how-to/cluster.md")

@@ -1,0 +1,193 @@
+"""Claims and the rulings on them, read from study files and from stored reports.
+
+A claim is a study file with the section ``claim`` in the folder of claims; its name without the ending is the claim's ID. The
+result is read from the report of the study: in the folder of claims' reports, or beside it, where other studies have theirs. So
+the page needs no store and no training, and the same reports give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.config.claim import ClaimConfig
+from attnlab.config.reader import read_study
+from attnlab.config.yaml import parse, read
+from attnlab.errors import UserError, nearest
+from attnlab.extras.claims.ruling import Ruling, RulingKind, gather, rule
+from attnlab.report.page import Page, make_page
+from attnlab.report.stored import FILE, load
+
+if TYPE_CHECKING:
+    from attnlab.config.study import StudyConfig
+
+STUDIES, REPORTS = Path("ablations/claims"), Path("reports/claims")
+MAX_SEEDS = 20
+JUDGED = ("cell", "effect", "baseline", "direction", "size", "known")  # the fields of a claim that its ruling depends on
+REACH = 0.5  # a claim is out of reach when its size is found with a smaller probability
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with the study that judges it.
+
+    Attributes:
+        id: The name of its file, without the ending.
+        path: The study file.
+        study: The study, with its claim.
+    """
+
+    id: str
+    path: Path
+    study: StudyConfig
+
+    @property
+    def config(self) -> ClaimConfig:
+        """What is claimed."""
+        assert self.study.claim is not None
+        return self.study.claim
+
+    @cached_property
+    def power(self) -> float | None:
+        """The probability that `MAX_SEEDS` seeds find the published size; None when its size or scatter is not known.
+
+        It is the power of one comparison: with others in its table, it is smaller.
+        """
+        from attnlab.stats.power import power
+
+        if self.config.size is None or self.config.scatter is None:
+            return None
+        return power(MAX_SEEDS, self.config.size, sd=self.config.scatter)
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """True when more seeds than `MAX_SEEDS` would be needed to see the published size."""
+        return self.power is not None and self.power < REACH
+
+
+@dataclass(frozen=True)
+class Case:
+    """A claim with its ruling.
+
+    Attributes:
+        claim: The claim.
+        ruling: What the results say; None without results.
+        pages: The pages of the study, one for each task; empty without results.
+        folder: The folder of the study's report; None without one.
+        remarks: What a reader has to know of the way in which the claim was stated.
+    """
+
+    claim: Claim
+    ruling: Ruling | None = None
+    pages: tuple[Page, ...] = ()
+    folder: Path | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The ruling as text, with the size: "upheld at this scale, at most half of the published size"."""
+        if self.ruling is None:
+            return "out of reach" if self.claim.is_out_of_reach else "not tried"
+        parts = [self.ruling.kind.value, *([self.ruling.size] if self.ruling.size else [])]
+        return ", ".join(parts)
+
+    @property
+    def is_settled(self) -> bool:
+        """True for a claim that is upheld or refuted."""
+        return self.ruling is not None and self.ruling.kind is not RulingKind.NOT_SETTLED
+
+    @property
+    def records(self) -> list[Mapping[str, Any]]:
+        """The runs of the cells that the claim is about, and of their baselines; of an effect, all runs."""
+        records = [record for page in self.pages for record in page.records]
+        cells = {cell for one in self.ruling.evidence for cell in one.cells} if self.ruling else set()
+        return [record for record in records if not cells or record["cell"] in cells]
+
+
+def read_claims(folder: Path = STUDIES, ids: Sequence[str] = ()) -> list[Claim]:
+    """Return the claims of a folder, controls first, then by ID.
+
+    Args:
+        folder: Of the study files.
+        ids: The claims to return; default all.
+
+    Raises:
+        UserError: The folder has no study file, a file states no claim, or there is no claim with such an ID.
+    """
+    paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if not paths:
+        raise UserError("expected a folder with study files that state claims, got none", str(folder))
+    for name in ids:
+        if name not in paths:
+            raise UserError(f"expected the ID of a claim in {folder}, got {name!r}{nearest(name, paths)}")
+    claims = [Claim(name, path, _read(path)) for name, path in paths.items() if not ids or name in ids]
+    return sorted(claims, key=lambda claim: (not claim.config.known, claim.id))
+
+
+def _read(path: Path) -> StudyConfig:
+    study = read_study(path)
+    if study.claim is None:
+        raise UserError("expected a study with the section 'claim', got one without it", str(path))
+    return study
+
+
+def judge(claim: Claim, reports: Path = REPORTS) -> Case:
+    """Return a claim with its ruling, from the stored report of its study.
+
+    Args:
+        claim: The claim.
+        reports: The folder of the reports of claims. Reports of other studies are in the folder that contains it.
+    """
+    folder = find_report(claim.study.study, reports)
+    if folder is None:
+        return Case(claim)
+    pages = tuple(make_page(**load(part)) for part in _parts(folder))
+    evidence = [one for page in pages for one in _evidence(claim.config, page)]
+    return Case(claim, rule(claim.config, evidence), pages, folder, tuple(describe_statement(claim, pages)))
+
+
+def find_report(study: str, reports: Path = REPORTS) -> Path | None:
+    """Return the folder of a study's report, which may be part of a page on several studies; None without one."""
+    folders = [reports / study, reports.parent / study, *sorted(reports.parent.glob(f"*/{study}"))]
+    return next((folder for folder in folders if _parts(folder)), None)
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Return the folders with stored results of a study: its own, or one for each of its tasks."""
+    return [path.parent for path in sorted([*folder.glob(FILE), *folder.glob(f"*/{FILE}")])]
+
+
+def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
+    estimates = page.analyzed.results.estimates
+    shares, _ = estimates.get("training_share", ((), {}))
+    found = {"trends": estimates.get("trend", ()), "factorial": estimates.get("factorial"), "shares": shares}
+    evidence = gather(claim, page.cells, margin=page.info.spec.margin, **found)
+    return [replace(one, name=f"{page.info.task}: {one.name}") for one in evidence] if page.info.task else evidence
+
+
+def describe_statement(claim: Claim, pages: Iterable[Page]) -> list[str]:
+    """Return what the calls of the study say of its claim: stated after the first run, or changed since."""
+    calls = next((page.info.calls for page in pages if page.info.calls), ())
+    stated = [_recorded(call.text) for call in calls]
+    if not any(stated):
+        return ["stated after the results of the study were known"]
+    remarks = [] if stated[0] else ["stated after the first run of the study"]
+    first, now = next(claim for claim in stated if claim), _section(read(claim.path, what="a study")[0])
+    changed = [name for name in JUDGED if first.get(name) != now.get(name)]
+    return [*remarks, *([f"changed after the first run: {', '.join(changed)}"] if changed else [])]
+
+
+def _recorded(text: str) -> dict[str, Any]:
+    """Return the claim in the recorded text of a study file; empty without one, or when the text cannot be read."""
+    try:
+        return _section(parse(text, name="the recorded study")[0])
+    except UserError:
+        return {}
+
+
+def _section(fields: Any) -> dict[str, Any]:
+    claim = fields.get("claim") if isinstance(fields, dict) else None
+    return claim if isinstance(claim, dict) else {}

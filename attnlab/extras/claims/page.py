@@ -1,0 +1,198 @@
+"""The page of the court: one line for each claim, a picture, and what the claims say of each other."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from attnlab.extras.claims.court import Case
+from attnlab.extras.claims.ruling import Evidence, RulingKind
+from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.render import render
+from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.wording import count, format_metric
+
+COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
+HEADINGS = (
+    "claim",
+    "source",
+    "published size",
+    "measured, with 95 % interval",
+    "verdict",
+    "seeds",
+    "scale",
+    "minutes",
+    "study",
+)
+NOTES = (
+    "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
+    "Refuted: one of them has the other direction, or is equivalent within a margin that is smaller than the published size. "
+    "Verdicts hold at the scale of the column “scale”; they say nothing of larger models.",
+    "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
+    "Measured: the estimate with the interval that holds together with all others of its study; of several comparisons, "
+    "the range of the estimates. A solve rate is a share of the seeds, a saving a share of the steps.",
+    "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
+)
+OTHERS = (
+    "Narang et al. 2021 (arXiv:2102.11972) tried over 40 changes of a T5 with 223 million parameters: most do not help. They "
+    "repeat the baseline's early loss, not the changes.",
+    "Zhao et al. 2026 (arXiv:2605.20798) tried 20 changes at 1.2 and 3 billion parameters: by their abstract, two of 20 pass "
+    "Bonferroni's correction at 1.2 billion. They repeat the baseline only.",
+    "Wen et al. 2025 (arXiv:2509.02046) compared optimizers at 0.1 to 1.2 billion parameters: tuned, none is more than 1.4 "
+    "times as fast as AdamW.",
+    "Public ledgers, for example of modded-nanogpt and nanochat, list what was tried in one model, mostly from single runs.",
+)
+
+
+def write_page(folder: Path, cases: Sequence[Case]) -> None:
+    """Write `index.html` and `README.md` on claims into a folder, which is created if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    order = {RulingKind.UPHELD: 0, RulingKind.REFUTED: 1, RulingKind.NOT_SETTLED: 2, None: 3}
+    cases = sorted(
+        cases, key=lambda case: (not case.claim.config.known, order[case.ruling and case.ruling.kind], case.claim.id)
+    )
+    fields = {
+        "summary": summarize(cases),
+        "parts": [(title, _table(part, folder)) for title, part in _parts(cases) if part],
+        "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
+        "remarks": _remarks(cases),
+        "plot": _plot([case for case in cases if case.claim.config.size is not None]),
+        "published": [(case.claim.id, case.claim.config.published) for case in cases if case.claim.config.published],
+        "others": OTHERS,
+        "notes": NOTES,
+    }
+    for template, name in (("claims.html.j2", "index.html"), ("claims.md.j2", "README.md")):
+        (folder / name).write_text(render(template, fields), encoding="utf-8")
+
+
+def summarize(cases: Iterable[Case]) -> str:
+    """Return the number of claims with each verdict, controls apart, in a sentence."""
+    cases = list(cases)
+    known = [case for case in cases if case.claim.config.known]
+    parts = [f"{_counts([case for case in cases if not case.claim.config.known])}."]
+    if known:
+        parts.append(f"Controls, which are known to hold: {_counts(known)}.")
+    return " ".join(parts)
+
+
+def _counts(cases: Sequence[Case]) -> str:
+    kinds = [case.verdict.partition(",")[0] for case in cases]
+    names = [*(kind.value for kind in RulingKind), "out of reach", "not tried"]
+    return f"{count(len(cases), 'claim')}: " + ", ".join(f"{kinds.count(name)} {name}" for name in names if name in kinds)
+
+
+def _remarks(cases: Iterable[Case]) -> list[str]:
+    """Return each remark once, after the claims that it is about."""
+    ids: dict[str, list[str]] = {}
+    for case in cases:
+        for remark in case.remarks:
+            ids.setdefault(remark, []).append(case.claim.id)
+    return [f"{', '.join(names)}: {remark}." for remark, names in ids.items()]
+
+
+def _parts(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+    known = [case for case in cases if case.claim.config.known]
+    return [("Known answers", known), ("Claims", [case for case in cases if not case.claim.config.known])]
+
+
+def _table(cases: Sequence[Case], folder: Path) -> Table:
+    return Table([Column(heading, is_text=True) for heading in HEADINGS], [TableRow(_cells(case)) for case in cases])
+
+
+def _cells(case: Case) -> list[str]:
+    config = case.claim.config
+    size = "" if config.size is None else f"{config.size:g}"
+    study = "" if case.folder is None else case.claim.study.study
+    return [
+        f"{case.claim.id}. {config.sentence}",
+        config.source,
+        size,
+        measured(case.ruling.evidence if case.ruling else ()),
+        case.verdict + (f" ({'; '.join(case.ruling.reasons)})" if case.ruling and not case.is_settled else ""),
+        _seeds(case),
+        describe_scale(case),
+        _minutes(case),
+        study,
+    ]
+
+
+def measured(evidence: Sequence[Evidence]) -> str:
+    """Return the measured size: an estimate with its interval, or of several comparisons the range of the estimates."""
+    known = [one for one in evidence if one.mean is not None]
+    if not known:
+        return ""
+    if len(known) > 1:
+        means = [one.mean for one in known if one.mean is not None]
+        return f"{_number(min(means))} to {_number(max(means))} ({len(known)} comparisons)"
+    (one,) = known
+    interval = "" if one.low is None or one.high is None else f" ({_number(one.low)} to {_number(one.high)})"
+    return f"{_number(one.mean)}{interval}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else format_metric(value)
+
+
+def _seeds(case: Case) -> str:
+    numbers = sorted({one.seeds for one in case.ruling.evidence if one.seeds}) if case.ruling else []
+    return "–".join(dict.fromkeys(str(n) for n in (numbers[:1] + numbers[-1:])))
+
+
+def describe_scale(case: Case) -> str:
+    """Return the parameters and the steps of the compared runs."""
+    parts = []
+    for name, noun in (("parameters", "parameters"), ("steps", "steps")):
+        values = [float(record[name]) for record in case.records if _is_number(record.get(name))]
+        if values:
+            ends = dict.fromkeys(_short(value) for value in (min(values), max(values)))
+            parts.append(f"{' to '.join(ends)} {noun}")
+    return ", ".join(parts)
+
+
+def _short(value: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:g}"
+
+
+def _minutes(case: Case) -> str:
+    seconds = [float(record["seconds"]) for record in case.records if _is_number(record.get("seconds"))]
+    return f"{sum(seconds) / 60:.0f}" if seconds else ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _link(case: Case, folder: Path) -> str:
+    assert case.folder is not None
+    return os.path.relpath(case.folder, folder).replace(os.sep, "/")
+
+
+def _plot(cases: Sequence[Case]) -> str:
+    """Draw the claimed sizes and the measured ones, both in units of the claimed size; "" without any."""
+    rows = []
+    for case in cases:
+        size = case.claim.config.size
+        (one, *others) = case.ruling.evidence if case.ruling and case.ruling.evidence else (None,)
+        if one is None or others or size is None or one.mean is None:
+            continue
+        sign = -1 if _is_negative(case) else 1
+        ends = [None if end is None else sign * end / size for end in (one.low, one.high)]
+        low, high = ends if sign > 0 else reversed(ends)
+        assert case.ruling is not None
+        text = f"{case.ruling.kind.value.removesuffix(' at this scale')}"
+        rows.append(ForestRow(f"{case.claim.id}", COLORS[case.ruling.kind], (1.0,), sign * one.mean / size, low, high, text))
+    if not rows:
+        return ""
+    note = "in units of the published size, which is the ring at 1; 95 % intervals"
+    return forest_plot(rows, title="measured and published sizes", note=note, direction="max")
+
+
+def _is_negative(case: Case) -> bool:
+    """Return True when the claimed difference is negative in the metric's unit."""
+    lower_is_better = bool(case.pages) and case.pages[0].info.spec.direction == "min"
+    return (case.claim.config.direction == "better") == lower_is_better and case.claim.config.direction in ("better", "worse")

@@ -1,0 +1,230 @@
+"""Tests of the court of claims: the section of a study, the rulings, the page, and the committed claims."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from attnlab.cli.main import main
+from attnlab.config.claim import FLIPPED, OF_DIFFERENCES, ClaimConfig, Direction
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
+from attnlab.extras.claims.court import Claim, describe_statement, judge, read_claims
+from attnlab.extras.claims.page import summarize, write_page
+from attnlab.extras.claims.ruling import Evidence, RulingKind, rule
+from tests.support.paths import ROOT
+
+UPHELD, REFUTED, NOT_SETTLED = RulingKind.UPHELD, RulingKind.REFUTED, RulingKind.NOT_SETTLED
+OUTCOMES = (
+    "better",
+    "worse",
+    "equivalent",
+    "grows",
+    "shrinks",
+    "steady",
+    "changes",
+    "changes sign",
+    "can",
+    "cannot",
+    "saves",
+    "costs",
+)
+STUDIES = ROOT / "ablations" / "claims"
+STUDY = {
+    "study": "claimed",
+    "base": {"task": {"name": "pydocs", "length": 24}, "model": {"dim": 12, "depth": 1, "heads": 2}, "train": {"steps": 2}},
+    "grid": {"variant": ["dense", "no_wo"]},
+    "baseline": {"variant": "dense"},
+}
+STATED = {"sentence": "Wo helps.", "source": "somebody", "cell": {"variant": "no_wo"}, "direction": "worse"}
+
+
+def claim(direction: Direction, **fields: Any) -> ClaimConfig:
+    return ClaimConfig(sentence="s", source="s", cell={"variant": "x"}, direction=direction, **fields)
+
+
+def evidence(outcome: str, **fields: Any) -> Evidence:
+    return Evidence("x", outcome, 5, **fields)
+
+
+# ---------------------------------------------------------------- the section of a study
+
+
+def test_the_cells_of_a_claim_become_labels() -> None:
+    study = read_study({**STUDY, "claim": {**STATED, "cell": {"variant": {"name": "no_wo"}}}})
+    assert study.claim is not None and study.claim.cell == {"variant": "no_wo"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"cell": {"variant": "absent"}}, "absent"),
+        ({"cell": {"positions": "rotary"}}, "positions"),
+        ({"cell": None}, "cell and effect"),
+        ({"effect": "gate"}, "cell and effect"),
+        ({"cell": None, "effect": "gate"}, "factors"),
+        ({"direction": "grows"}, "over"),
+        ({"direction": "helps"}, "direction"),
+        ({"baseline": {"variant": "no_wo"}}, "baselines"),
+        ({"size": 0}, "size"),
+        ({"direction": "saves", "size": 1.5}, "share"),
+        ({"sentence": ""}, "sentence"),
+    ],
+)
+def test_a_claim_that_the_study_cannot_judge_is_refused(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        read_study({**STUDY, "claim": {**STATED, **fields}})
+
+
+def test_a_claim_on_a_difference_needs_a_baseline() -> None:
+    without = {name: value for name, value in STUDY.items() if name != "baseline"}
+    with pytest.raises(UserError, match="baseline"):
+        read_study({**without, "claim": STATED})
+    assert read_study({**without, "claim": {**STATED, "direction": "can"}}).claim is not None
+
+
+# ---------------------------------------------------------------- rulings
+
+
+@pytest.mark.parametrize(("direction", "outcome"), list(product(get_args(Direction), OUTCOMES)))
+def test_a_flipped_claim_is_refuted_when_the_claim_is_upheld(direction: Direction, outcome: str) -> None:
+    stated = claim(direction)
+    if rule(stated, [evidence(outcome)]).kind is UPHELD:
+        assert rule(stated.flipped, [evidence(outcome)]).kind is REFUTED
+    assert stated.flipped.flipped.direction == direction
+
+
+def test_each_direction_is_upheld_by_an_outcome_and_no_direction_by_an_inconclusive_one() -> None:
+    for direction in FLIPPED:
+        assert any(rule(claim(direction), [evidence(outcome)]).kind is UPHELD for outcome in OUTCOMES), direction
+        assert rule(claim(direction), [evidence("inconclusive")]).kind is NOT_SETTLED
+        assert rule(claim(direction), []).kind is NOT_SETTLED
+
+
+def test_equivalence_refutes_a_size_that_is_larger_than_the_margin_only() -> None:
+    found = [evidence("equivalent", margin=0.02)]
+    assert rule(claim("better", size=0.05), found).kind is REFUTED
+    assert rule(claim("better", size=0.01), found).kind is NOT_SETTLED
+    assert rule(claim("better"), found).kind is NOT_SETTLED
+
+
+def test_a_claim_about_several_cells_is_about_all_of_them() -> None:
+    stated = claim("better")
+    assert rule(stated, [evidence("better"), evidence("better")]).kind is UPHELD
+    assert rule(stated, [evidence("better"), evidence("inconclusive")]).kind is NOT_SETTLED
+    assert rule(stated, [evidence("better"), evidence("worse")]).kind is REFUTED
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-0.04, -0.01, "at most half"),
+        (-0.09, -0.01, "less than"),
+        (-0.20, -0.05, "lies in"),
+        (-0.40, -0.15, "more than"),
+    ],
+)
+def test_the_measured_size_is_compared_with_the_published_one(low: float, high: float, words: str) -> None:
+    ruling = rule(claim("better", size=0.1), [evidence("better", mean=(low + high) / 2, low=low, high=high)])
+    assert words in ruling.size
+
+
+# ---------------------------------------------------------------- the committed claims
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Any]:
+    return [judge(claim, ROOT / "reports" / "claims") for claim in read_claims(STUDIES)]
+
+
+def test_all_controls_are_upheld(cases: list[Any]) -> None:
+    controls = [case for case in cases if case.claim.config.known]
+    assert len(controls) >= 5
+    assert {case.ruling.kind for case in controls} == {UPHELD}
+
+
+def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> None:
+    upheld = [case for case in cases if case.ruling and case.ruling.kind is UPHELD]
+    assert upheld
+    for case in upheld:
+        assert rule(case.claim.config.flipped, case.ruling.evidence).kind is REFUTED, case.claim.id
+
+
+def test_the_committed_page_is_the_one_that_the_reports_give(cases: list[Any], tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "claims"
+    write_page(folder, [replace(case, folder=case.folder and tmp_path / case.folder.relative_to(ROOT)) for case in cases])
+    for name in ("README.md", "index.html"):
+        assert (folder / name).read_text(encoding="utf-8") == (ROOT / "reports" / "claims" / name).read_text(
+            encoding="utf-8"
+        ), name
+
+
+def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:
+    (case,) = [case for case in cases if case.claim.id == "K02-lstm"]
+    assert "after the results" in case.remarks[0]
+    (call, *_) = case.pages[0].info.calls
+    text = "claim: {sentence: s, source: s, cell: {variant: lstm}, direction: better}"
+    pages = tuple(replace(page, info=replace(page.info, calls=(replace(call, text=text),))) for page in case.pages)
+    remarks = list(describe_statement(case.claim, pages))
+    assert "changed after the first run" in remarks[0] and "direction" in remarks[0]
+
+
+def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:
+    stated: Claim = cases[0].claim
+
+    def with_size(size: float) -> Claim:
+        config = stated.config.model_copy(update={"size": size, "scatter": 0.01})
+        return replace(stated, study=stated.study.model_copy(update={"claim": config}))
+
+    assert with_size(0.002).is_out_of_reach and not with_size(0.02).is_out_of_reach
+    assert not stated.is_out_of_reach
+
+
+def test_the_list_shows_every_claim(
+    capsys: pytest.CaptureFixture[str], cases: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["claims", "list", "K02-lstm", "N04"]) == 0
+    printed = capsys.readouterr().out
+    assert "K02-lstm" in printed and "N04" in printed and "K03" not in printed
+    assert "1 upheld" in printed and "1 refuted" in printed
+    assert max(map(len, printed.splitlines()[:-1])) <= 80
+    assert main(["claims", "list", "K02-lsmt"]) == 2
+    assert "K02-lstm" in capsys.readouterr().err
+
+
+def test_a_study_of_ones_own_is_a_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`claims run` trains the study, writes its report and the page, and leaves a settled claim alone."""
+    import yaml
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
+    folder = tmp_path / "ablations" / "claims"
+    folder.mkdir(parents=True)
+    study = {
+        **STUDY,
+        "grid": {"position": ["none", "learned"]},
+        "baseline": {"position": "none"},
+        "seeds": [0, 1],
+        "margin": 8.0,
+    }
+    study["base"] = {
+        **STUDY["base"],
+        "variant": "dense",
+        "train": {"steps": 2, "batch_size": 2},
+        "evaluate": {"valid_limit": 200, "test_limit": 200},
+    }
+    stated = {"sentence": "Two steps make no difference.", "source": "a test", "cell": {"position": "learned"}}
+    text = yaml.safe_dump({**study, "claim": {**stated, "direction": "worse", "size": 9.0}})
+    (folder / "X1.yaml").write_text(text, encoding="utf-8")
+    assert main(["claims", "run", "X1", "--workers", "1"]) == 0
+    (case,) = [judge(claim, Path("reports/claims")) for claim in read_claims(folder)]
+    assert case.remarks == ()  # the claim was in the file when the study was first run
+    assert case.ruling is not None and case.ruling.evidence
+    assert "X1" in Path("reports/claims/README.md").read_text(encoding="utf-8")
+    assert summarize([case]) in capsys.readouterr().out
+    assert set(OF_DIFFERENCES) >= {case.claim.config.direction}
