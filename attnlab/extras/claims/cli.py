@@ -12,6 +12,7 @@ from attnlab.cli._study import add_workers_argument
 
 if TYPE_CHECKING:
     from attnlab.extras.claims.court import Case, Claim
+    from attnlab.study.execution.concurrency import Workers
 
 HELP = "judge published claims: list, run, page"
 DESCRIPTION = (
@@ -45,7 +46,7 @@ def main(arguments: Namespace) -> int:
     return 1 if failed else 0
 
 
-def _run(claim: Claim, reports: Path, *, named: bool, workers: int | str | None) -> bool:
+def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -> bool:
     """Train the study of a claim until its verdicts are conclusive, and write its report; return False when it failed.
 
     A claim that is settled or out of reach is left alone, unless it is named.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from attnlab.config.claim import OF_SOLVE_RATES, OF_TRAINING
 from attnlab.extras.claims.court import Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.plots.forest import ForestRow, forest_plot
@@ -15,23 +16,13 @@ from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric
 
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
-HEADINGS = (
-    "claim",
-    "source",
-    "published size",
-    "measured, with 95 % interval",
-    "verdict",
-    "seeds",
-    "scale",
-    "minutes",
-    "study",
-)
+HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
     "Refuted: one of them has the other direction, or is equivalent within a margin that is smaller than the published size. "
-    "Verdicts hold at the scale of the column “scale”; they say nothing of larger models.",
+    "Verdicts hold at the stated scale; they say nothing of larger models.",
     "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
-    "Measured: the estimate with the interval that holds together with all others of its study; of several comparisons, "
+    "Measured: the estimate with the 95 % interval that holds together with all others of its study; of several comparisons, "
     "the range of the estimates. A solve rate is a share of the seeds, a saving a share of the steps.",
     "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
 )
@@ -55,7 +46,7 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
     )
     fields = {
         "summary": summarize(cases),
-        "parts": [(title, _table(part, folder)) for title, part in _parts(cases) if part],
+        "parts": [(title, _table(part)) for title, part in _parts(cases) if part],
         "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
         "remarks": _remarks(cases),
         "plot": _plot([case for case in cases if case.claim.config.size is not None]),
@@ -97,24 +88,22 @@ def _parts(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
     return [("Known answers", known), ("Claims", [case for case in cases if not case.claim.config.known])]
 
 
-def _table(cases: Sequence[Case], folder: Path) -> Table:
-    return Table([Column(heading, is_text=True) for heading in HEADINGS], [TableRow(_cells(case)) for case in cases])
+def _table(cases: Sequence[Case]) -> Table:
+    rows = [_cells(case) for case in cases]
+    kept = [i for i in range(len(HEADINGS)) if any(row[i] for row in rows)]
+    return Table([Column(HEADINGS[i], is_text=True) for i in kept], [TableRow([row[i] for i in kept]) for row in rows])
 
 
 def _cells(case: Case) -> list[str]:
-    config = case.claim.config
-    size = "" if config.size is None else f"{config.size:g}"
-    study = "" if case.folder is None else case.claim.study.study
+    config, ruling = case.claim.config, case.ruling
+    reasons = f" ({'; '.join(ruling.reasons)})" if ruling and not case.is_settled and ruling.reasons != ["inconclusive"] else ""
     return [
         f"{case.claim.id}. {config.sentence}",
+        case.verdict.replace(" at this scale", "") + reasons,
+        f"{sizes} {_unit(case)}" if ruling and (sizes := measured(ruling.evidence)) else "",
+        "" if config.size is None else f"{config.size:g}",
+        ", ".join(text for text in (_seeds(case), describe_scale(case), _minutes(case)) if text),
         config.source,
-        size,
-        measured(case.ruling.evidence if case.ruling else ()),
-        case.verdict + (f" ({'; '.join(case.ruling.reasons)})" if case.ruling and not case.is_settled else ""),
-        _seeds(case),
-        describe_scale(case),
-        _minutes(case),
-        study,
     ]
 
 
@@ -131,13 +120,22 @@ def measured(evidence: Sequence[Evidence]) -> str:
     return f"{_number(one.mean)}{interval}"
 
 
+def _unit(case: Case) -> str:
+    """Return the unit of the measured sizes."""
+    if case.claim.config.direction in OF_SOLVE_RATES:
+        return "of the seeds"
+    if case.claim.config.direction in OF_TRAINING:
+        return "of the steps"
+    return case.pages[0].info.spec.metric.replace("_", " ")
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else format_metric(value)
 
 
 def _seeds(case: Case) -> str:
     numbers = sorted({one.seeds for one in case.ruling.evidence if one.seeds}) if case.ruling else []
-    return "–".join(dict.fromkeys(str(n) for n in (numbers[:1] + numbers[-1:])))
+    return f"{'–'.join(dict.fromkeys(str(n) for n in numbers[:1] + numbers[-1:]))} seeds" if numbers else ""
 
 
 def describe_scale(case: Case) -> str:
@@ -160,7 +158,7 @@ def _short(value: float) -> str:
 
 def _minutes(case: Case) -> str:
     seconds = [float(record["seconds"]) for record in case.records if _is_number(record.get("seconds"))]
-    return f"{sum(seconds) / 60:.0f}" if seconds else ""
+    return f"{max(1, round(sum(seconds) / 60))} min" if seconds else ""
 
 
 def _is_number(value: object) -> bool:

@@ -153,8 +153,8 @@ def gather(
     baselines = {cell.name for cell in cells if claim.baseline is None or _has(claim.baseline, cell)}
     compared = [cell for cell in comparisons(meant) if not cell.is_baseline and cell.baseline in baselines]
     if claim.direction in OF_TRAINING:
-        names = {(cell.name, cell.baseline) for cell in compared}
-        return [_of_share(one) for one in shares if (one.cell.name, one.cell.baseline) in names]
+        names = {cell.name for cell in compared}
+        return [_of_share(one) for one in shares if one.cell in names]
     if claim.direction in OF_TRENDS:
         pairs = {(cell.name, cell.baseline) for cell in compared}
         return [
@@ -228,5 +228,5 @@ def _of_share(one: CellShare) -> Evidence:
         reason = "it rests on a choice of records" if one.others else "one seed has no interval"
         return Evidence(one.name, "inconclusive", ratio.n, reason=reason)
     outcome = "saves" if ratio.high < 0 else "costs" if ratio.low > 0 else "inconclusive"
-    saved = [1 - math.exp(end) for end in (ratio.mean, ratio.high, ratio.low)]
-    return Evidence(one.name, outcome, ratio.n, *saved)
+    mean, low, high = (1 - math.exp(end) for end in (ratio.mean, ratio.high, ratio.low))
+    return Evidence(one.name, outcome, ratio.n, mean, low, high)
