@@ -24,6 +24,7 @@ _NAMES = {
     ("retention", "variant: retention"): "retnet multiscaleretention",
     ("gated_linear", "variant: gated_linear"): "gla gatedlinearattention",
     ("ssd", "variant: ssd"): "mamba2 statespaceduality",
+    ("log_linear", "variant: log_linear"): "loglinearattention loglinearmamba2 fenwick",
     ("mamba3", "variant: mamba3"): "mamba mambathree trapezoidal",
     ("delta", "variant: delta"): "deltanet deltarule",
     ("gated_delta", "variant: gated_delta"): "gateddeltanet gdn",

@@ -220,6 +220,7 @@ VARIANTS = Registry(
         "retention": "attnlab.variants.retention:Retention",
         "gated_linear": "attnlab.variants.gated_linear:GatedLinear",
         "ssd": "attnlab.variants.ssd:Ssd",
+        "log_linear": "attnlab.variants.log_linear:LogLinear",
         "mamba3": "attnlab.variants.mamba3:Mamba3",
         "delta": "attnlab.variants.delta:Delta",
         "gated_delta": "attnlab.variants.gated_delta:GatedDelta",

@@ -219,7 +219,7 @@ def _outputs(q: Tensor, inputs: _Chunks, states: Tensor, written: Tensor) -> Ten
 def _products(q: Tensor, k: Tensor, g: Tensor) -> Tensor:
     """Return A (..., C, C): the products of queries and keys under their decay, 0 for keys ahead."""
     if g.shape[-1] == 1:
-        return q @ k.mT * _decays(g)
+        return q @ k.mT * decays(g)
     a = (q * k).sum(-1)[..., None, None]  # (..., C, 1, 1): blocks of one position
     for width in (1 << i for i in range(q.shape[-2].bit_length() - 1)):
         q_halves, k_halves, g_halves = (z.unflatten(-2, (-1, 2, width)) for z in (q, k, g))  # (..., C / 2 width, 2, width, d)
@@ -232,7 +232,7 @@ def _products(q: Tensor, k: Tensor, g: Tensor) -> Tensor:
     return a.squeeze(-3)
 
 
-def _decays(g: Tensor) -> Tensor:
+def decays(g: Tensor) -> Tensor:
     """Return exp(g_i - g_j) for j <= i, else 0, from g (..., C, 1): (..., C, C)."""
     ahead = torch.ones(g.shape[-2], g.shape[-2], dtype=torch.bool, device=g.device).triu(1)
     return (g - g.mT).masked_fill(ahead, float("-inf")).exp()

@@ -77,9 +77,13 @@ class Ssd(LinearRecurrence):
         v = F.silu(self.head_features("value", source, source, mask))
         delta = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]  # (b, h, s, 1)
         log_decay = -delta * widen(self.A_log).exp()[:, None, None]
-        y = self.recur(linear_attention, q, k, delta.to(v.dtype) * v, log_decay, mask=mask)
+        y = self.mix(q, k, delta.to(v.dtype) * v, log_decay, source=source, mask=mask)
         y = y + self.skip[:, None, None] * v[:, :, -x.shape[1] :]
         return self.out(self.norm(merge_heads(y) * F.silu(self.gate(x))))
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, *, source: Tensor, mask: Tensor | None) -> Tensor:
+        """Return H_t^T C_t of each head, (b, h, t, e), from q (b, 1, t, N), k (b, 1, s, N), v (b, h, s, e) and log decays."""
+        return self.recur(linear_attention, q, k, v, log_decay, mask=mask)
 
 
 def initial_step_bias(heads: int) -> Tensor:

@@ -8,6 +8,7 @@ from attnlab.variants import Variant
 from attnlab.variants.delta_product import DeltaProduct
 from attnlab.variants.gated_delta2 import GatedDelta2
 from attnlab.variants.kda import Kda
+from attnlab.variants.log_linear import LogLinear
 from attnlab.variants.mamba3 import Mamba3
 
 
@@ -33,6 +34,13 @@ class ReversesSteps(DeltaProduct):
         return super().steps(z).unflatten(2, (-1, self.reflections)).flip(3).flatten(2, 3)
 
 
+class LevelsByDistance(LogLinear):
+    """Has ranges by distance, which move with the query, instead of those of a Fenwick tree."""
+
+    def _levels_of(self, at: Tensor, starts: Tensor) -> Tensor:
+        return super()._levels_of((at - starts).clamp(min=0), 0 * starts)
+
+
 class ForgetsAngles(Mamba3):
     """Does not carry the angle from one position to the next."""
 
@@ -44,5 +52,6 @@ RECURRENCE_MUTANTS: list[tuple[str, type[Variant]]] = [
     ("kda", DecaysHeads),
     ("gated_delta2", SwapsGates),
     ("delta_product", ReversesSteps),
+    ("log_linear", LevelsByDistance),
     ("mamba3", ForgetsAngles),
 ]

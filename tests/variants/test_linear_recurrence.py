@@ -50,6 +50,10 @@ CONVOLVED: list[tuple[str, dict[str, Any]]] = [
     ("gated_delta2", {"short_conv": 4}),
     ("delta_product", {"short_conv": 4}),
 ]
+QUADRATIC: list[tuple[str, dict[str, Any]]] = [
+    ("log_linear", {"state_dim": 5}),
+    ("log_linear", {"levels": 3, "expand": 1, "state_dim": 4, "short_conv": 4}),
+]
 TWO_POINTS: list[tuple[str, dict[str, Any]]] = [
     ("mamba3", {"state_dim": 8}),
     ("mamba3", {"state_dim": 7, "expand": 1, "rotary_fraction": 1.0}),
@@ -65,7 +69,7 @@ def make(
     cls = VARIANTS.get(name) if isinstance(name, str) else name
     variant = cls(AttentionConfig(DIM, HEADS, role=role, bias=bias, position=position), **options).double()
     for parameter_name, parameter in variant.named_parameters():
-        if parameter_name in ("skip", "query_bias", "key_bias") or parameter_name.endswith("norm.weight"):
+        if parameter_name in ("skip", "level_scale", "query_bias", "key_bias") or parameter_name.endswith("norm.weight"):
             torch.nn.init.normal_(parameter)
     return variant
 
@@ -144,6 +148,34 @@ def ssd(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
     for h in range(HEADS):
         after = paper.decayed(b, step[:, h : h + 1] * v[h], decay[:, h : h + 1])
         heads.append(paper.outputs(c, after) + layer["skip"][h] * v[h][-len(x) :])
+    y = concatenated(torch.stack(heads)) * paper.silu(layer.linear("gate", x))
+    return layer.linear("out", paper.rms_norm(y, layer["norm.weight"]))
+
+
+def log_linear(layer: Layer, x: Tensor, context: Tensor) -> Tensor:
+    """The ranges of each position, by removing one set bit after the other from its number."""
+    c, b = paper.silu(layer.mixed("query", x, context)), paper.silu(layer.mixed("key", context, context))
+    v = paper.silu(layer.mixed_heads("value", context, context))
+    step, decay = mamba_decay(layer, context)
+    levels = len(layer["level.weight"]) // HEADS
+    heads = []
+    for h in range(HEADS):
+        part = slice(h * levels, (h + 1) * levels)
+        scales = paper.softplus(layer["level_scale"][h, 0] * (x @ layer["level.weight"][part].T))
+        rows = []
+        for t in range(len(x)):
+            ranges, end = [(0, [t])], t
+            while end:
+                size = end & -end
+                ranges.append((size.bit_length(), list(range(end - size, end))))
+                end -= size
+            y = layer["skip"][h] * v[h, t]
+            for level, positions_of in ranges:
+                for j in positions_of:
+                    weight = scales[t, min(level, levels - 1)] * decay[j + 1 : t + 1, h].prod() * step[j, h]
+                    y = y + weight * (c[t] @ b[j]) * v[h, j]
+            rows.append(y)
+        heads.append(torch.stack(rows))
     y = concatenated(torch.stack(heads)) * paper.silu(layer.linear("gate", x))
     return layer.linear("out", paper.rms_norm(y, layer["norm.weight"]))
 
@@ -254,6 +286,7 @@ PAPERS: dict[str, Callable[[Layer, Tensor, Tensor], Tensor]] = {
     "gated_linear": gated_linear,
     "ssd": ssd,
     "mamba3": mamba3,
+    "log_linear": log_linear,
     "delta": delta,
     "gated_delta": delta,
     "kda": channel_delta,
@@ -269,6 +302,29 @@ def test_each_variant_is_the_recurrence_of_its_paper(name: str, options: dict[st
     variant = make(name, bias=bias, **options)
     layer = Layer(variant)
     assert_same(variant, lambda x, context: PAPERS[name](layer, x, context), memory=memory)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("name", "options"), QUADRATIC)
+def test_levels_are_the_ranges_of_a_fenwick_tree(name: str, options: dict[str, Any], bias: bool) -> None:
+    variant = make(name, bias=bias, **options)
+    layer = Layer(variant)
+    assert_same(variant, lambda x, context: PAPERS[name](layer, x, context))
+
+
+def test_decoding_of_log_linear_keeps_a_state_for_each_set_bit() -> None:
+    variant = make("log_linear", state_dim=5)
+    x, mask = torch.randn(3, 89, DIM, dtype=torch.float64), torch.rand(3, 89) < 0.8
+    with torch.no_grad():
+        for seen in (None, mask):
+            y, start = variant(x, mask=seen), 0
+            with key_value_cache(variant) as caches:
+                for length in (7, 1, 1, 70, 2, 1, 7):
+                    end = start + length
+                    part = variant(x[:, start:end], mask=None if seen is None else seen[:, :end])
+                    torch.testing.assert_close(part, y[:, start:end])
+                    assert caches.nbytes == 3 * 2 * DIM * 5 * end.bit_count() * 8
+                    start = end
 
 
 @pytest.mark.parametrize(("name", "mutant"), RECURRENCE_MUTANTS)
@@ -424,6 +480,7 @@ def test_options_pass_the_contract(name: str, options: dict[str, Any]) -> None:
         ("gated_linear", {"temperature": 0.0}, "got 0 and 16"),
         ("gated_linear", {"rank": 0}, "got 16 and 0"),
         ("ssd", {"state_dim": 0}, "got 2 and 0"),
+        ("log_linear", {"levels": 0}, "levels, got 0"),
         ("mamba3", {"expand": 0}, "got 0 and 64"),
         ("mamba3", {"rotary_fraction": 1.5}, "between 0 and 1, got 1.5"),
         ("delta_product", {"reflections": 0}, "reflections, got 0"),
