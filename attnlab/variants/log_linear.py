@@ -13,7 +13,7 @@ far ones with many. With lambda = 1 this is ``ssd``. Delta, A, B, C, X, D, gate,
 Departures from the paper: the quadratic form, with all weights at once, instead of time O(t log t). All levels from
 ``levels`` - 1 on share one lambda. The paper's Log-Linear Gated DeltaNet is missing. Other departures are those of ``ssd``.
 Cost: time O(t s (N + m dim)) and O(h t s) memory, with ``expand`` m and ``state_dim`` N; the parameters of ``ssd`` and
-h (dim + 1) ``levels`` more. Decoding keeps a state of m N dim numbers for each set bit of the number of positions.
+h (dim + 1) ``levels`` more. Decoding keeps a state of m N dim numbers for each bit of the number of positions.
 Glossary: ``level`` W_lambda, ``level_scale`` L; the rest as in ``ssd``.
 """
 
@@ -79,7 +79,7 @@ class LogLinear(Ssd):
             at = torch.arange(cache.length, cache.length + k.shape[2], device=v.device)
             y = (q @ k.mT * decays(g) * self._weights(lambdas, at, at)) @ values
             if cache.states is not None:
-                starts = torch.tensor(_starts(cache.length), device=v.device)
+                starts = torch.tensor([start for start, _ in _ranges(cache.length)], device=v.device)
                 weights = self._weights(lambdas, at, starts) * g.exp()  # (b, h, t, buckets)
                 y = y + torch.einsum("bhtn,bhtd,bhnde->bhte", weights, q.expand(-1, g.shape[1], -1, -1), cache.states)
             if self.cache is not None:
@@ -107,7 +107,8 @@ class _Buckets(Cache):
     """The states of the ranges of earlier positions.
 
     Attributes:
-        states: (b, h, n, d, e), one for each set bit of ``length``, the highest first; None before the first call.
+        states: (b, h, n, d, e), one for each bit of ``length``, the highest first, zeros for one that is not set; None before
+            the first call.
         length: the number of positions.
     """
 
@@ -117,21 +118,21 @@ class _Buckets(Cache):
 
     def append(self, k: Tensor, v: Tensor, g: Tensor) -> None:
         """Add positions with keys (b, h or 1, n, d), values (b, h, n, e) and cumulated log decays (b, h, n, 1)."""
-        before, old = self.length, _starts(self.length)
+        before, old = self.length, _ranges(self.length)
         self.length += k.shape[2]
         decayed = k * (g[:, :, -1:] - g).exp()
-        states, starts = [], _starts(self.length)
-        for start, end in zip(starts, [*starts[1:], self.length], strict=True):
+        states = []
+        for start, end in _ranges(self.length):
             new = slice(max(0, start - before), max(0, end - before))
             state = decayed[:, :, new].mT @ v[:, :, new]
-            inside = [n for n, first in enumerate(old) if start <= first < end]
+            inside = [n for n, (first, _) in enumerate(old) if start <= first < end]
             if self.states is not None and inside:
                 state = state + g[:, :, -1:].exp() * self.states[:, :, inside].sum(2)
             states.append(state)
         self.states = torch.stack(states, dim=2)
 
 
-def _starts(length: int) -> list[int]:
-    """Return the first position of the range of each set bit of a length, the highest bit first."""
-    bits = [1 << m for m in reversed(range(length.bit_length())) if length >> m & 1]
-    return [sum(bits[:n]) for n in range(len(bits))]
+def _ranges(length: int) -> list[tuple[int, int]]:
+    """Return the first position and the end of the range of each bit of a length, the highest bit first."""
+    bits = reversed(range(length.bit_length()))
+    return [(length >> m + 1 << m + 1, length >> m << m) for m in bits]

@@ -52,6 +52,16 @@ def test_a_scheme_of_an_entry_acts_in_its_blocks_alone() -> None:
     assert model.backbone.position is None
 
 
+def test_layers_with_different_caches_decode_together() -> None:
+    """Each layer keeps what it needs: states, angles, keys of an indexer, transformed keys and attention to chosen blocks."""
+    for entries in (("kda", "mamba3", "path", "log_linear", "dense"), ("dsa", "gated_delta2", "delta_product", "delta", "dsa")):
+        model: Any = build(hybrid(*entries), Bytes()).double().eval()
+        x = tokens()
+        with torch.no_grad(), key_value_cache(model):
+            parts = [model(part)[0] for part in x.split([5, 1, 5], dim=1)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), model(x)[0])
+
+
 def test_a_pattern_is_causal_and_every_block_gets_a_gradient() -> None:
     model: Any = build(hybrid("gru", "convolution", "dense"), Bytes()).eval()
     x = tokens()

@@ -312,7 +312,7 @@ def test_levels_are_the_ranges_of_a_fenwick_tree(name: str, options: dict[str, A
     assert_same(variant, lambda x, context: PAPERS[name](layer, x, context))
 
 
-def test_decoding_of_log_linear_keeps_a_state_for_each_set_bit() -> None:
+def test_decoding_of_log_linear_keeps_a_state_for_each_bit() -> None:
     variant = make("log_linear", state_dim=5)
     x, mask = torch.randn(3, 89, DIM, dtype=torch.float64), torch.rand(3, 89) < 0.8
     with torch.no_grad():
@@ -323,7 +323,7 @@ def test_decoding_of_log_linear_keeps_a_state_for_each_set_bit() -> None:
                     end = start + length
                     part = variant(x[:, start:end], mask=None if seen is None else seen[:, :end])
                     torch.testing.assert_close(part, y[:, start:end])
-                    assert caches.nbytes == 3 * 2 * DIM * 5 * end.bit_count() * 8
+                    assert caches.nbytes == 3 * 2 * DIM * 5 * end.bit_length() * 8
                     start = end
 
 
