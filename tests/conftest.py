@@ -63,6 +63,7 @@ SLOW = (
     "testing/test_museum.py",
     "study/",
     "extras/test_gpu_check.py",
+    "extras/test_claims.py",
     "extras/test_sharing.py",
     "extras/test_export.py",
     "extras/test_slurm.py",

@@ -10,6 +10,7 @@ from pathlib import Path
 from attnlab.config.claim import OF_SOLVE_RATES, OF_TRAINING
 from attnlab.extras.claims.court import Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
+from attnlab.report.captions import metric_name
 from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow
@@ -126,7 +127,7 @@ def _unit(case: Case) -> str:
         return "of the seeds"
     if case.claim.config.direction in OF_TRAINING:
         return "of the steps"
-    return case.pages[0].info.spec.metric.replace("_", " ")
+    return metric_name(case.pages[0].info.spec)
 
 
 def _number(value: float | None) -> str:
