@@ -60,7 +60,7 @@ def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
         if name in positional:
             raise UserError(f"{what}: {_keyword_only(cls, positional[name])}")
         if name not in known:
-            hint = ": name each option as a keyword-only parameter, in place of **kwargs" if _takes_any(cls) else ""
+            hint = ": name each option as a keyword-only parameter instead of **kwargs" if _takes_any(cls) else ""
             taken = ", ".join(known) or "no options"
             raise UserError(f"{what} has no option {name!r}{nearest(name, known)}; it takes {taken}{hint}")
     for parameter in positional.values():

@@ -35,7 +35,7 @@ from attnlab.errors import UserError
 MAX_LISTED = 3  # factors in the name of a cell that lists what is off instead of what is on needs more than these
 # Keys of a study that have no meaning in a factorial one -> the reason.
 EXCLUDED = {
-    "over": "make its axis a factor, whose interactions are the changes of the other effects",
+    "over": "make its axis a factor: its interactions are the changes of the other effects",
     "sweep": "effects are estimated from one value of each run",
     "grid": "make its axes factors",
     "skip": "a cell that is left out would leave a hole in the design",

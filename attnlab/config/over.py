@@ -66,7 +66,7 @@ def check_over(study: StudyConfig) -> None:
             raise UserError(message, study.where("over", axis, key, key=isinstance(key, str)))
     if not study.baselines:
         raise UserError(
-            "over: expected a 'baseline' in the study, got none: the trend is that of the differences from it", place
+            "over: expected a 'baseline' in the study, got none: the trend describes the differences from it", place
         )
     for i, baseline in enumerate(study.baselines):
         if axis in baseline:

@@ -67,7 +67,7 @@ def same_split_notes(valid: DataFile | None, test: DataFile | None) -> list[str]
         return []
     return [
         f"valid ({valid.path.name}) and test ({test.path.name}) are the same: a checkpoint, an early end, a rate or a trial "
-        "that is chosen on valid is chosen on test, whose score is then too good"
+        "that is chosen on valid is chosen on test, and the score on test is too good"
     ]
 
 

@@ -142,7 +142,7 @@ def test_all_cells_refused_ends_a_run_with_2_and_the_reason(tmp_path: Path, caps
     [
         ("self, config, power=2", "{name: 'lab.py:Mine', power: 3}", "`def __init__(self, config, *, power=2)`"),
         ("self, config, power", "lab.py:Mine", "`def __init__(self, config, *, power)`"),
-        ("self, config, **options", "{name: 'lab.py:Mine', power: 3}", "in place of **kwargs"),
+        ("self, config, **options", "{name: 'lab.py:Mine', power: 3}", "instead of **kwargs"),
     ],
 )
 def test_options_that_are_not_keyword_only(signature: str, variant: str, words: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from attnlab.tasks.reference_scores.base import Reference
 from attnlab.tasks.translation_scores import UNSPACED
 
 COPY = "the source sentence itself"
-NEAREST = "the target of the training pair whose source has the highest TF-IDF cosine similarity (words and pairs of words)"
+NEAREST = "the target of the training pair with the source of the highest TF-IDF cosine similarity (words and pairs of words)"
 IBM_MODEL_1 = "the most probable translation of each word by IBM model 1, in the order of the source; unknown words are copied"
 
 ROUNDS = 10  # of expectation maximization

@@ -19,7 +19,7 @@ ROWS = (2, 0, 2, 1)  # that `select` keeps, of a batch of 3: as a beam does, wit
 ADVICE = (
     "With a cache, forward() receives the new positions alone, and self.attend() adds the keys and values of earlier ones: "
     "call it once, with k and v of the context (x if there is none). Keep everything else that depends on earlier positions in "
-    "tensors of the cache that new_cache() returns, whose first dimension is the batch; or remove `supports_cache = True`."
+    "tensors of the cache that new_cache() returns, with the batch as first dimension; or remove `supports_cache = True`."
 )
 
 

@@ -11,7 +11,7 @@ BIAS_ADVICE = (
     "Construct every projection with `bias=config.bias` and add it in forward(), or remove `supports_attention_bias = True`."
 )
 RESIDUAL_ADVICE = (
-    "Name the linear layers whose outputs are summed to the output of the variant, or declare `residual_projections = ()` if "
+    "Name the linear layers that are summed to the output of the variant, or declare `residual_projections = ()` if "
     "there are none."
 )
 
