@@ -38,7 +38,6 @@ from tests.mutants.cache import (
     TopLeftCalls,
 )
 from tests.mutants.components import PlainWithIdle, PlainWithWiderWindow
-from tests.mutants.convolutions import ConvolvesAhead, ConvolvesPadding, ForgetsInputs
 from tests.mutants.mixing import (
     AlwaysCausal,
     AnyRole,
@@ -101,6 +100,7 @@ from tests.mutants.numbers import (
     UnscaledDropout,
 )
 from tests.mutants.projections import AddsInput, IdleBias, IgnoresBias, NamesTheGate
+from tests.mutants.recurrences import ConvolvesAhead, ConvolvesPadding, ForgetsInputs
 from tests.mutants.schemes import (
     AnyHook,
     AnyMemory,

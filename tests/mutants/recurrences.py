@@ -1,15 +1,60 @@
-"""Recurrences with one mistake in their formula each, which keep every property of the contract."""
+"""Mutants of recurrences: of their convolutions, and of their formulas, which keep every property of the contract."""
 
 from typing import Any
 
 from torch import Tensor, nn
 
-from attnlab.variants import Variant
+from attnlab.nn.shift import ShortConvolution
+from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants.delta import Delta
 from attnlab.variants.delta_product import DeltaProduct
 from attnlab.variants.gated_delta2 import GatedDelta2
 from attnlab.variants.kda import Kda
 from attnlab.variants.log_linear import LogLinear
 from attnlab.variants.mamba3 import Mamba3
+
+
+class Convolved(Delta):
+    """A recurrence whose convolutions are of the class ``kind``."""
+
+    kind: type[ShortConvolution] = ShortConvolution
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.convolutions = nn.ModuleDict({name: self.kind(config.dim) for name in ("query", "key", "value")})
+
+
+class WithoutCache(ShortConvolution):
+    def new_cache(self) -> Any:
+        return None
+
+
+class CountingPadding(ShortConvolution):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x)
+
+
+class Ahead(ShortConvolution):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x.flip(1), None if mask is None else mask.flip(1)).flip(1)
+
+
+class ForgetsInputs(Convolved):
+    """Does not keep the last inputs of its convolutions."""
+
+    kind = WithoutCache
+
+
+class ConvolvesPadding(Convolved):
+    """Mixes padding into the first positions."""
+
+    kind = CountingPadding
+
+
+class ConvolvesAhead(Convolved):
+    """Mixes the next positions."""
+
+    kind = Ahead
 
 
 class DecaysHeads(Kda):

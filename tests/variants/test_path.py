@@ -1,4 +1,4 @@
-"""Attention whose logits depend on the positions between query and key, against its papers, in output and every gradient."""
+"""PaTH attention against its paper, matrix by matrix, in output and every gradient."""
 
 from typing import Any
 
