@@ -62,12 +62,24 @@ class Delta(LinearRecurrence):
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
-        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
-        v = F.silu(self.head_features("value", source, source, mask))
+        q, k, v = associations(self, x, source, mask)
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
         y = self.recur(delta_rule, q, k, v, beta, mask=mask)
         return self.out(merge_heads(self.norm(y)))
+
+
+def associations(layer: LinearRecurrence, x: Tensor, source: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries and keys of length 1 and values, after silu: (b, h, t, d), (b, h, s, d) and (b, h, s, d).
+
+    Args:
+        layer: has projections ``query``, ``key`` and ``value``.
+        x: (b, t, dim).
+        source: (b, s, dim), which ends with the positions of x.
+        mask: the mask that ``forward`` received.
+    """
+    q = unit_length(F.silu(layer.head_features("query", x, source, mask)))
+    k = unit_length(F.silu(layer.head_features("key", source, source, mask)))
+    return q, k, F.silu(layer.head_features("value", source, source, mask))
 
 
 def unit_length(x: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ from attnlab.nn.layers import merge_heads
 from attnlab.nn.linear_attention import delta_rule
 from attnlab.variants.base import AttentionConfig
 from attnlab.variants.delta import unit_length
-from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, widen
-from attnlab.variants.ssd import RATES, initial_step_bias
+from attnlab.variants.linear_recurrence import EPS, LinearRecurrence
+from attnlab.variants.ssd import RATES, initial_step_bias, step_and_log_decay
 
 
 class DeltaProduct(LinearRecurrence):
@@ -106,6 +106,5 @@ class DeltaProduct(LinearRecurrence):
         """Return the log decay of each step, (b, h, s n, 1), which the first one of a position has; () without ``gated``."""
         if not self.gated:
             return ()
-        step = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]  # (b, h, s, 1)
-        log_alpha = -step * widen(self.A_log).exp()[:, None, None]
+        _, log_alpha = step_and_log_decay(self, source)
         return (F.pad(log_alpha, (0, self.reflections - 1)).flatten(2)[..., None],)

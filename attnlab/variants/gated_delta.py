@@ -30,9 +30,9 @@ from torch.nn import functional as F
 from attnlab.nn.layers import merge_heads
 from attnlab.nn.linear_attention import delta_rule
 from attnlab.variants.base import AttentionConfig
-from attnlab.variants.delta import unit_length
-from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, widen
-from attnlab.variants.ssd import RATES, initial_step_bias
+from attnlab.variants.delta import associations
+from attnlab.variants.linear_recurrence import EPS, LinearRecurrence
+from attnlab.variants.ssd import RATES, initial_step_bias, step_and_log_decay
 
 
 class GatedDelta(LinearRecurrence):
@@ -69,11 +69,8 @@ class GatedDelta(LinearRecurrence):
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
-        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
-        v = F.silu(self.head_features("value", source, source, mask))
+        q, k, v = associations(self, x, source, mask)
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
-        step = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]
-        log_alpha = -step * widen(self.A_log).exp()[:, None, None]  # (b, h, s, 1)
+        _, log_alpha = step_and_log_decay(self, source)
         y = self.recur(delta_rule, q, k, v, beta, log_alpha, mask=mask)
         return self.out(merge_heads(self.norm(y)) * F.silu(self.gate(x)))

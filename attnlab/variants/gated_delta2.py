@@ -21,12 +21,11 @@ Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``convolutions`` w of con
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.nn.layers import merge_heads
 from attnlab.nn.linear_attention import delta_rule
 from attnlab.variants.base import AttentionConfig
-from attnlab.variants.delta import unit_length
+from attnlab.variants.delta import associations
 from attnlab.variants.kda import Kda
 
 
@@ -53,9 +52,7 @@ class GatedDelta2(Kda):
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
-        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
-        v = F.silu(self.head_features("value", source, source, mask))
+        q, k, v = associations(self, x, source, mask)
         erase = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, d)
         write = self.project_heads(self.write, source).sigmoid()  # (b, h, s, d)
         y = self.recur(partial(delta_rule, write=write), q, k, v, erase, self.log_alpha(source), mask=mask)

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from attnlab.nn.layers import merge_heads, split_heads
 from attnlab.nn.linear_attention import delta_rule
 from attnlab.variants.base import AttentionConfig
-from attnlab.variants.delta import unit_length
+from attnlab.variants.delta import associations
 from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, widen
 from attnlab.variants.ssd import RATES, initial_step_bias
 
@@ -69,9 +69,7 @@ class Kda(LinearRecurrence):
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         source = x if context is None else context
-        q = unit_length(F.silu(self.head_features("query", x, source, mask)))
-        k = unit_length(F.silu(self.head_features("key", source, source, mask)))
-        v = F.silu(self.head_features("value", source, source, mask))
+        q, k, v = associations(self, x, source, mask)
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
         y = self.recur(delta_rule, q, k, v, beta, self.log_alpha(source), mask=mask)
         return self.out(self.gate(x).sigmoid() * merge_heads(self.norm(y)))

@@ -21,6 +21,7 @@ Glossary: ``query`` C, ``key`` B, ``value`` X; ``convolutions`` w and b; ``gate`
 """
 
 from math import log
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -75,8 +76,7 @@ class Ssd(LinearRecurrence):
         q = F.silu(self.features("query", x, source, mask))[:, None]  # (b, 1, t, N)
         k = F.silu(self.features("key", source, source, mask))[:, None]  # (b, 1, s, N)
         v = F.silu(self.head_features("value", source, source, mask))
-        delta = F.softplus(widen(self.step(source)) + widen(self.step_bias)).mT[..., None]  # (b, h, s, 1)
-        log_decay = -delta * widen(self.A_log).exp()[:, None, None]
+        delta, log_decay = step_and_log_decay(self, source)
         y = self.mix(q, k, delta.to(v.dtype) * v, log_decay, source=source, mask=mask)
         y = y + self.skip[:, None, None] * v[:, :, -x.shape[1] :]
         return self.out(self.norm(merge_heads(y) * F.silu(self.gate(x))))
@@ -84,6 +84,18 @@ class Ssd(LinearRecurrence):
     def mix(self, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, *, source: Tensor, mask: Tensor | None) -> Tensor:
         """Return H_t^T C_t of each head, (b, h, t, e), from q (b, 1, t, N), k (b, 1, s, N), v (b, h, s, e) and log decays."""
         return self.recur(linear_attention, q, k, v, log_decay, mask=mask)
+
+
+class _HasSteps(Protocol):
+    step: nn.Linear
+    step_bias: nn.Parameter
+    A_log: nn.Parameter
+
+
+def step_and_log_decay(layer: _HasSteps, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Delta and -Delta A of each head at the positions of source (b, s, dim): both (b, h, s, 1)."""
+    delta = F.softplus(widen(layer.step(source)) + widen(layer.step_bias)).mT[..., None]
+    return delta, -delta * widen(layer.A_log).exp()[:, None, None]
 
 
 def initial_step_bias(heads: int) -> Tensor:
