@@ -118,9 +118,9 @@ Condition = Callable[[Results], bool]
 BUILT_IN: Mapping[str, Condition] = {
     "trend": lambda results: bool(results.spec.over),
     "predictive_validity": lambda results: bool(results.spec.over),
-    "training_share": lambda results: results.curves is not None and bool(results.spec.baseline),
+    "training_share": lambda results: results.curves is not None and bool(results.spec.baselines),
     "factorial": lambda results: results.spec.factorial is not None,
-    "sweep": lambda results: results.spec.sweep is not None,
+    "sweep": lambda results: bool(results.spec.sweep),
     "lengths": lambda results: results.curves is not None and has_other_lengths(results.records),
     "stages": lambda results: bool(results.stages),
 }

@@ -30,9 +30,9 @@ def _on_width(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
 
 
 def _on_share(spec: ComparisonSpec) -> list[str]:
-    if spec.margin_share is None:
+    if spec.goal.margin_share is None:
         return []
-    name = f"the margin of {100 * spec.margin_share:g} % of steps"
+    name = f"the margin of {100 * spec.goal.margin_share:g} % of steps"
     if spec.margin is None:
         return [
             f"{name[0].upper()}{name[1:]} has no value: no run of the baseline has a validation curve that improves in the "
@@ -41,7 +41,7 @@ def _on_share(spec: ComparisonSpec) -> list[str]:
     start = f"{name[0].upper()}{name[1:]} is {spec.margin:.3g} in {spec.metric}"
     return [
         f"{start}: the slope of the baseline's validation curve over the logarithm of the steps, in the second half of "
-        f"training (the mean over its seeds), times the logarithm of {1 + spec.margin_share:g}. The tests count its error. "
-        "Caution: trainings of different lengths can differ by more than the slope within one training suggests. The margin is "
-        "then narrow, and verdicts of equivalent are rarer."
+        f"training (the mean over its seeds), times the logarithm of {1 + spec.goal.margin_share:g}. The tests count its error."
+        " Caution: trainings of different lengths can differ by more than the slope within one training suggests. The margin "
+        "is then narrow, and verdicts of equivalent are rarer."
     ]

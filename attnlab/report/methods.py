@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from attnlab.config.axes import text as axis_text
-from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.command import describe_command, is_of_program
 from attnlab.report.selection import describe_changes_of
-from attnlab.stats.cells import ComparisonSpec
+from attnlab.stats.cells import ComparisonSpec, Goal, sections_of
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts, judge_items
@@ -136,8 +135,9 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
                 f"the record of the study {study.study!r} compares over {now[name]!r}, which no run has", experiment.name
             )
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
-    spec = question_of(ComparisonSpec(study.study, axes, now["metric"], now["direction"]), now)
-    spec = replace(spec, doubles=doubles(study.study, root), factorial=factorial_design(study), sweep=swept_path(records))
+    sections = sections_of(study, swept=swept_path(records))
+    spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
+    spec = replace(spec, doubles=doubles(study.study, root))
     spec = with_margin(spec, now["margin"], exclude_trials(records))
     spec = known_looks(spec, summarize_cells(exclude_trials(records), spec), root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))

@@ -78,7 +78,7 @@ def _left_out(selection: Selection, corrected: Sequence[CorrectedVerdict], spec:
         groups.setdefault((f"{label}{cell_of(run, spec)}", how), []).append(int(run["seed"]))
     named = [f"{cell} ({_seeds(seeds)}{f', {how}' if how else ''})" for (cell, how), seeds in groups.items()]
     texts = [f"{count(len(runs), 'finished run')} left out of this study: {_listed(named)}."]
-    if spec.baseline or spec.factorial:
+    if spec.is_judged:
         texts += _corrections("With them", Choice.RUNS, corrected) or ["They change no verdict."]
         texts += ["If runs are left out after their results are known, p-values are too small."]
     return texts

@@ -93,7 +93,7 @@ def _write_study(
     items: pandas.DataFrame,
 ) -> list[Page]:
     """Write the page of a study; of several tasks, a page on each in a subfolder, and one on all of them."""
-    if not info.spec.tasks:
+    if not info.spec.tasks.goals:
         info = replace(info, uncertainty=split_uncertainty(items, cells, info.spec))
         return [write(folder, info=info, runs=runs, curves=curves, maps=maps)]
     pages = []

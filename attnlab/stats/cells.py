@@ -4,113 +4,207 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.estimand import EstimandConfig
+from attnlab.config.factors import factorial_design
 from attnlab.stats.cell_summary import CellSummary
 from attnlab.stats.estimators import Estimator, FittedOptimum
 from attnlab.stats.futility import Futility
 from attnlab.stats.sequential import Looks
 
+if TYPE_CHECKING:
+    from attnlab.config.study import StudyConfig
+
 
 @dataclass(frozen=True)
-class TaskMetric:
-    """The metric and the margin of one task, in a study of several; the fields are as in `ComparisonSpec`."""
+class Goal:
+    """What the cells of a task are compared by.
+
+    Attributes:
+        metric: Name of the metric.
+        direction: "min" where smaller values are better, else "max".
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
+        margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
+    """
 
     metric: str
     direction: str
     margin: float | None = None
     margin_share: float | None = None
     margin_by_seed: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of a study of several; cells are compared within their task, and corrected over all tasks.
+
+    Attributes:
+        axis: The axis that sets the task.
+        goals: Label of its values -> what the cells of this task are compared by.
+        task: The only one of these tasks that a specification is about (`ComparisonSpec.for_task`).
+    """
+
+    axis: str = ""
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The looks at a study that its verdicts are corrected for.
+
+    Attributes:
+        looks: The numbers of seeds at which the study was judged; None if it never was.
+        own: Name of a comparison (`comparison_name`) -> its looks, where they differ from the study's.
+        futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
+    """
+
+    looks: Looks | None = None
+    own: Mapping[str, Looks] = field(default_factory=dict)
+    futile: Mapping[str, Futility] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Over:
+    """The section `over` of a study: the axis of levels over which `attnlab.stats.trend` tests the change of differences."""
+
+    axis: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The section `sweep` of a study: cells are compared at the optima of curves over a hyperparameter, such as `train.lr`."""
+
+    path: str
+
+
+Section = Over | Sweep | FactorialDesign
 
 
 @dataclass(frozen=True)
 class ComparisonSpec:
-    """The metric, baseline and margin by which a study compares its cells.
+    """The comparison that a study makes.
 
     Attributes:
         study: The study's name.
         axes: Names of the grid's axes, in order.
-        metric: Name of the metric.
-        direction: "min" where smaller values are better, else "max".
-        baseline: Axis -> value. The baseline of a cell has these values, and the cell's on every other axis.
-        margin: Largest difference that counts as equivalent, in the metric's unit.
-        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
-        margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
-        looks: The numbers of seeds at which the study was judged; None if it never was.
-        own_looks: Name of a comparison (`comparison_name`) -> its looks, where they differ from the study's.
-        futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
-        doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
-        further_baselines: Other baselines, like `baseline`. Each cell is compared with all of them.
-        sweep: Dotted path of the hyperparameter that the study sweeps, such as `train.lr`. Cells are then compared at the
-            optima of the curves fitted over it.
+        goal: The metric, its direction and the margin; of several tasks, those of the first one.
+        baselines: Axis -> value. A baseline of a cell has these values, and the cell's on every other axis. Each cell is
+            compared with all of them; empty if cells are not compared.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
-        factorial: The factors of a factorial study; their effects are estimated from all cells (`attnlab.stats.factorial`).
-        over: The axis of levels at which cells are compared, and over which `attnlab.stats.trend` tests the change of their
-            differences; "" if there is none.
-        task_axis: The axis that sets the task, in a study of several tasks; else "".
-        tasks: Label of its values -> the fields of this task that replace `metric`, `direction`, `margin`,
-            `margin_share` and `margin_by_seed`. Cells are compared within their task, and corrected over all tasks.
-        task: The only one of these tasks that this specification is about (`for_task`).
-        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
         estimand: The number that summarizes a cell's seeds; its `estimator` computes it.
+        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
+        doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
+        sections: The settings of the study's analyses: one object each.
+        tasks: The tasks, in a study of several.
+        judged: The looks that verdicts are corrected for.
     """
 
     study: str
     axes: tuple[str, ...]
-    metric: str
-    direction: str
-    baseline: Mapping[str, Any] = field(default_factory=dict)
-    margin: float | None = None
-    looks: Looks | None = None
-    doubles: Mapping[str, str] = field(default_factory=dict)
-    further_baselines: tuple[Mapping[str, Any], ...] = ()
-    sweep: str | None = None
+    goal: Goal
+    baselines: tuple[Mapping[str, Any], ...] = ()
     control: Mapping[str, Any] | None = None
-    margin_share: float | None = None
-    factorial: FactorialDesign | None = None
-    over: str = ""
-    moderate: bool = True
-    own_looks: Mapping[str, Looks] = field(default_factory=dict)
     estimand: EstimandConfig = EstimandConfig()
-    futile: Mapping[str, Futility] = field(default_factory=dict)
-    task_axis: str = ""
-    tasks: Mapping[str, TaskMetric] = field(default_factory=dict)
-    task: str = ""
-    margin_by_seed: Mapping[int, float] = field(default_factory=dict)
+    moderate: bool = True
+    doubles: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
+    tasks: Tasks = Tasks()
+    judged: Judged = Judged()
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return self.goal.metric
+
+    @property
+    def direction(self) -> str:
+        """The direction of the metric: "min" where smaller values are better, else "max"."""
+        return self.goal.direction
+
+    @property
+    def margin(self) -> float | None:
+        """The largest difference that counts as equivalent, in the metric's unit."""
+        return self.goal.margin
+
+    @property
+    def looks(self) -> Looks | None:
+        """The numbers of seeds at which the study was judged; None if it never was."""
+        return self.judged.looks
+
+    @property
+    def task(self) -> str:
+        """The only task of a study of several that this specification is about; else ""."""
+        return self.tasks.task
+
+    @property
+    def baseline(self) -> Mapping[str, Any]:
+        """The first baseline, to which costs are matched; empty if cells are not compared."""
+        return self.baselines[0] if self.baselines else {}
+
+    @property
+    def over(self) -> str:
+        """The axis of levels at which cells are compared; "" if there is none."""
+        return next((section.axis for section in self.sections if isinstance(section, Over)), "")
+
+    @property
+    def sweep(self) -> str:
+        """Dotted path of the hyperparameter that the study sweeps; "" without a sweep."""
+        return next((section.path for section in self.sections if isinstance(section, Sweep)), "")
+
+    @property
+    def factorial(self) -> FactorialDesign | None:
+        """The design of a factorial study, whose effects are estimated from all cells (`attnlab.stats.factorial`)."""
+        return next((section for section in self.sections if isinstance(section, FactorialDesign)), None)
+
+    @property
+    def is_judged(self) -> bool:
+        """True if the study has verdicts, on comparisons with a baseline or on effects."""
+        return bool(self.baselines or self.factorial)
 
     @property
     def estimator(self) -> Estimator:
         """The value of a cell, the difference of two cells, and their names."""
-        if self.sweep is not None:
+        if self.sweep:
             return FittedOptimum(self.metric, self.direction, sweep=self.sweep)
         return self.estimand.estimator(self.metric, self.direction)
 
-    @property
-    def baselines(self) -> tuple[Mapping[str, Any], ...]:
-        """All baselines; empty if cells are not compared."""
-        return (self.baseline, *self.further_baselines) if self.baseline else ()
+    def looks_of(self, comparison: str) -> Looks | None:
+        """Return the looks at a comparison (`comparison_name`)."""
+        return self.judged.own.get(comparison, self.judged.looks)
 
     def for_task(self, task: str) -> ComparisonSpec:
         """Return the specification of one of the study's tasks."""
-        own = self.tasks[task]
-        shared = {"metric": own.metric, "direction": own.direction, "margin": own.margin, "margin_share": own.margin_share}
-        return replace(self, tasks={}, task=task, margin_by_seed=own.margin_by_seed, **shared)
+        return replace(self, goal=self.tasks.goals[task], tasks=Tasks(self.tasks.axis, task=task))
 
     @property
     def parts(self) -> list[ComparisonSpec]:
         """The specifications of the study's tasks; this one alone in a study of one task."""
-        return [self.for_task(task) for task in self.tasks] or [self]
+        return [self.for_task(task) for task in self.tasks.goals] or [self]
 
     def includes(self, axes: Mapping[str, Any]) -> bool:
         """Return True for the axes of a cell of the task that this specification is about, if it is about one only."""
-        return not self.task or label_text(axes.get(self.task_axis)) == self.task
+        return not self.task or label_text(axes.get(self.tasks.axis)) == self.task
 
     def is_control(self, axes: Mapping[str, str]) -> bool:
         """Return True for the axes of a control."""
         return self.control is not None and all(axes[axis] == label_text(value) for axis, value in self.control.items())
+
+
+def sections_of(study: StudyConfig, *, swept: str | None = None) -> tuple[Section, ...]:
+    """Return the settings of a study's analyses.
+
+    Args:
+        study: As read.
+        swept: The path that its runs sweep, where that is known; default: that of the study.
+    """
+    path, design = swept or study.swept_path, factorial_design(study)
+    found = (Over(study.over_axis) if study.over_axis else None, Sweep(path) if path else None, design)
+    return tuple(section for section in found if section is not None)
 
 
 def comparisons(cells: Iterable[CellSummary]) -> list[CellSummary]:

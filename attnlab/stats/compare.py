@@ -49,7 +49,7 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
     for run in with_chain_costs([*runs]):
         groups.setdefault(cell_of(run, spec), []).append(run)
     tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
-    if spec.baseline:
+    if spec.baselines:
         differences = cap_priors([_differences(cells, part) for part, cells in tables])
         corrected = iter(paired.correct([difference for table in differences for difference in table]))
         tables = [
@@ -66,7 +66,7 @@ def _paired_cells(groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: Compa
     cells = [_summarize_cell(name, group, spec) for name, group in groups.items()]
     cells = spec.estimator.evaluate(cells, groups, spec.looks)
     cells = [replace(cell, lost=_lost_seeds(groups[cell.name], spec) - cell.values.keys()) for cell in cells]
-    return _compare(cells, spec) if spec.baseline else cells
+    return _compare(cells, spec) if spec.baselines else cells
 
 
 def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[paired.Difference | None]:
@@ -156,9 +156,9 @@ def compare_pair(
     """
     scores = [summary.scores or summary.values for summary in (cell, baseline)]
     difference = spec.estimator.compare(*scores, margin=margin, looks=looks)
-    if spec.margin_by_seed:
+    if spec.goal.margin_by_seed:
         gaps = {seed: scores[0][seed] - scores[1][seed] for seed in scores[0].keys() & scores[1].keys()}
-        difference = paired.with_estimated_margin(difference, gaps, spec.margin_by_seed)
+        difference = paired.with_estimated_margin(difference, gaps, spec.goal.margin_by_seed)
     if difference is not None and is_program_test(cell.test) and difference.may_be_repeated:
         difference = paired.withhold(difference, paired.NoTest.CONSTANT)  # attnlab's own runs use their seed
     if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):
@@ -198,7 +198,7 @@ def _compare(cells: list[CellSummary], spec: ComparisonSpec) -> list[CellSummary
     baseline_of = _cell_finder(cells, spec)
     compared = [[_pair(cell, baseline_of(cell, spec.baseline), spec)] for cell in cells]
     pairs = {frozenset((group[0].name, group[0].baseline)) for group in compared}
-    for further in spec.further_baselines:
+    for further in spec.baselines[1:]:
         for cell, group in zip(cells, compared, strict=True):
             baseline = baseline_of(cell, further)
             pair = frozenset((cell.name, baseline.name if baseline else ""))
@@ -298,7 +298,7 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin
-    looks = spec.own_looks.get(comparison_name(cell.name, baseline.name), spec.looks)
+    looks = spec.looks_of(comparison_name(cell.name, baseline.name))
     difference = compare_pair(cell, baseline, spec, margin=margin, looks=looks)
     return replace(cell, baseline=baseline.name, difference=difference)
 
@@ -326,7 +326,7 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     lost = tuple((count, state) for state, count in cell.states.items() if state in states)
     baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)
-    futility = spec.futile.get(comparison_name(cell.name, baseline.name))
+    futility = spec.judged.futile.get(comparison_name(cell.name, baseline.name))
     if futility and verdict.kind is VerdictKind.INCONCLUSIVE and futility.pairs == verdict.pairs:
         verdict = replace(verdict, futility=futility)
     other_files = describe_other_files(cell.test, baseline.test)

@@ -67,7 +67,7 @@ class Alternative:
         """Return this alternative for the task that a specification is about."""
         if self.spec is None or not part.task:
             return self
-        own = self.spec.for_task(part.task) if part.task in self.spec.tasks else self.spec
+        own = self.spec.for_task(part.task) if part.task in self.spec.tasks.goals else self.spec
         cells = [cell for cell in self.cells if part.includes(cell.axes)]
         trends = [trend for trend in self.trends if part.includes(trend.comparisons[0].axes)]
         return replace(self, spec=own, cells=cells, records=[run for run in self.records if part.includes(run)], trends=trends)
@@ -81,7 +81,7 @@ def alternatives(records: Sequence[RunRecord], spec: ComparisonSpec, selection: 
         spec: The comparison that the study makes, of all of its tasks.
         selection: The choice of its records.
     """
-    if not (spec.baseline or spec.factorial):
+    if not spec.is_judged:
         return []
     every, found = list(records), []
     if selection.left_out:
@@ -130,7 +130,7 @@ def with_all_looks(
     """
     seeds = {cell.name: cell.values.keys() | cell.scores.keys() for cell in cells}
     at = [{cell: {*of_cell} & seeds[cell] for cell, of_cell in table.items() if cell in seeds} for table in known]
-    own = dict(spec.own_looks)
+    own = dict(spec.judged.own)
     for cell in comparisons(cells):
         if cell.baseline:
             name = comparison_name(cell.name, cell.baseline)
@@ -138,22 +138,22 @@ def with_all_looks(
             if (looks := _with_numbers(own.get(name, spec.looks), numbers)) is not None:
                 own[name] = looks
     numbers = [max(map(len, table.values())) for table in at if len(table) > 1] if spec.factorial else []
-    return replace(spec, own_looks=own, looks=_with_numbers(spec.looks, numbers))
+    return replace(spec, judged=replace(spec.judged, own=own, looks=_with_numbers(spec.looks, numbers)))
 
 
 def _with_tries(spec: ComparisonSpec, cells: Sequence[CellSummary], retried: Sequence[tuple[str, str, int]]) -> ComparisonSpec:
     """Return a specification that corrects comparisons for earlier configurations of their cells."""
     numbers = {frozenset((cell, baseline)): number for cell, baseline, number in retried}
-    own = dict(spec.own_looks)
+    own = dict(spec.judged.own)
     for cell in comparisons(cells):
         number = numbers.get(frozenset((cell.name, cell.baseline)))
         if number and cell.difference is not None:
             name = comparison_name(cell.name, cell.baseline)
             own[name] = _tried(own.get(name, spec.looks), cell.difference.interval.n, number)
-    if not (spec.factorial and numbers):
-        return replace(spec, own_looks=own)
-    seeds = max((cell.seeds for cell in cells), default=0)
-    return replace(spec, own_looks=own, looks=_tried(spec.looks, seeds, max(numbers.values())))
+    looks = spec.looks
+    if spec.factorial and numbers:
+        looks = _tried(looks, max((cell.seeds for cell in cells), default=0), max(numbers.values()))
+    return replace(spec, judged=replace(spec.judged, own=own, looks=looks))
 
 
 def _tried(looks: Looks | None, n: int, number: int) -> Looks:

@@ -39,25 +39,22 @@ def with_margin(
             -> margin.
         runs: One mapping per run with `state`, the axes and the summary metrics.
     """
-    if spec.tasks:
-        rows, tasks = list(runs), {}
-        for task in spec.tasks:
+    if spec.tasks.goals:
+        rows, goals = list(runs), {}
+        for task in spec.tasks.goals:
             own = margin.get(task) if isinstance(margin, Mapping) else margin
             part = spec.for_task(task)
-            part = with_margin(part, own, [run for run in rows if part.includes(run)])
-            estimated = {"margin_share": part.margin_share, "margin_by_seed": part.margin_by_seed}
-            tasks[task] = replace(spec.tasks[task], margin=part.margin, **estimated)
-        return replace(spec, tasks=tasks)
+            goals[task] = with_margin(part, own, [run for run in rows if part.includes(run)]).goal
+        return replace(spec, tasks=replace(spec.tasks, goals=goals))
     assert not isinstance(margin, Mapping)
     share = share_of_steps(margin)
     if share is None:
         assert not isinstance(margin, str)
-        return replace(spec, margin=margin)
+        return replace(spec, goal=replace(spec.goal, margin=margin))
     by_seed = {seed: slope * math.log1p(share) for seed, slope in _slopes(spec, runs).items()}
     margin = statistics.fmean(by_seed.values()) if by_seed else 0.0
-    if margin <= 0:
-        return replace(spec, margin=None, margin_share=share, margin_by_seed={})
-    return replace(spec, margin=margin, margin_share=share, margin_by_seed=by_seed)
+    estimated = {"margin": margin, "margin_by_seed": by_seed} if margin > 0 else {"margin": None, "margin_by_seed": {}}
+    return replace(spec, goal=replace(spec.goal, margin_share=share, **estimated))
 
 
 def is_wide(margin: float | None, scores: Iterable[float], *, metric: str) -> bool:

@@ -7,29 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from attnlab.config.estimand import EstimandConfig
-from attnlab.stats.cells import ComparisonSpec, TaskMetric
+from attnlab.stats.cells import ComparisonSpec, Goal, Over, Tasks
 from attnlab.stats.margin import with_margin
 
 
 def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
     """Return a comparison with the question that a study recorded, without its margin (`attnlab.stats.margin`)."""
-    baselines = question["baseline"] or {}
-    first, *others = baselines if isinstance(baselines, list) else [baselines]
+    baselines = question["baseline"] or []
+    over = [Over(question["over"])] if question.get("over") else []
+    goals = {task: Goal(*of_task) for task, of_task in (question.get("tasks") or {}).items()}
     return replace(
         spec,
-        metric=question["metric"],
-        direction=question["direction"],
-        baseline=first,
-        further_baselines=tuple(others),
-        margin=None,
-        margin_share=None,
-        margin_by_seed={},
+        goal=Goal(question["metric"], question["direction"]),
+        baselines=tuple(baselines if isinstance(baselines, list) else [baselines]),
         control=question.get("control"),
-        over=question.get("over") or "",
+        sections=(*over, *(section for section in spec.sections if not isinstance(section, Over))),
         moderate=question.get("moderate", True),
         estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
-        task_axis=question.get("task_axis") or "",
-        tasks={task: TaskMetric(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
+        tasks=Tasks(question.get("task_axis") or "", goals),
     )
 
 
@@ -39,7 +34,7 @@ def with_question(
     """Return a comparison with another question; None if the runs cannot answer it."""
     before = question_of(spec, question)
     named = [axis for baseline in (*before.baselines, before.control or {}) for axis in baseline]
-    axes = {*named, *(axis for axis in (before.over, before.task_axis) if axis)}
-    if not (before.baseline or before.factorial) or not axes <= {*spec.axes}:
+    axes = {*named, *(axis for axis in (before.over, before.tasks.axis) if axis)}
+    if not before.is_judged or not axes <= {*spec.axes}:
         return None
     return with_margin(before, question["margin"], records)

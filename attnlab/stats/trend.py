@@ -210,9 +210,9 @@ def _fit(
     of_slope = {seed: per_noise * value for seed, value in largest.items()}
     slopes, middles = ({seed: line[i] for seed, line in lines.items()} for i in (0, 1))
     compared = (comparison_name(cell.name, cell.baseline) for cell in levels.values())
-    looks = merge_looks(spec.own_looks.get(name, spec.looks) for name in compared)
+    looks = merge_looks(spec.looks_of(name) for name in compared)
     slope = paired.difference(slopes, zero, margin=margin, looks=looks, scales=of_slope)
-    margins = {seed: of_seed / trend.doublings for seed, of_seed in spec.margin_by_seed.items()}
+    margins = {seed: of_seed / trend.doublings for seed, of_seed in spec.goal.margin_by_seed.items()}
     slope = paired.with_estimated_margin(slope, slopes, margins)
     middle = paired.difference(middles, zero, looks=looks, scales=largest)
     assert slope is not None and middle is not None

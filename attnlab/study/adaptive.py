@@ -110,7 +110,7 @@ def _take_look(
     undecided = [row for row in rows if row.is_inconclusive and {row.name, row.baseline} <= set(selected)]
     undecided = [row for row in undecided if can_be_conclusive(row, by_name[row.baseline], max_seeds)]
     futile = find_futile(undecided, max_seeds, below=futility)
-    recorded = history.apply(result.comparison()).futile
+    recorded = history.apply(result.comparison()).judged.futile
     for name, state in futile.items():
         if recorded.get(name) != state:
             logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)

@@ -34,7 +34,7 @@ def known_looks(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
         cells: Summaries of the table, before any correction for looks.
     """
     tables = earlier_tables(spec.study, root)
-    return look_history(spec.study, root).with_tables(tables, cells, effects=spec.factorial is not None)
+    return look_history(spec.study, root).with_tables(tables, cells, effects=bool(spec.factorial))
 
 
 def look_history(study: str, root: str | Path | None = None) -> LookHistory:
@@ -80,7 +80,7 @@ def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str |
     except UserError as error:
         logger.warning("the earlier looks at %s are not known, so its verdicts are not corrected for them: %s", study, error)
         return LookHistory()
-    effects = spec.factorial is not None
+    effects = bool(spec.factorial)
     history = before.add(cells, time=now, effects=effects)
     if history.looks is not None:
         try:

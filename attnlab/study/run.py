@@ -21,10 +21,9 @@ from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab._util.signals import as_interrupts
 from attnlab.config.comparability import identity_of_test, task_length
-from attnlab.config.factors import factorial_design
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.stats.cells import ComparisonSpec, TaskMetric
+from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.concurrency import Workers, requested_workers
@@ -78,14 +77,19 @@ class StudyResult:
         """Return the comparison of the study; `history` has the looks that its verdicts are corrected for."""
         plan, study = self.plan, self.plan.study
         axes = tuple(next((cell.axes for cell in plan.cells), {}))
-        first, *others = study.baselines or [{}]
-        question = (plan.metric, plan.direction, first, None)
-        roles = {"control": study.control, "factorial": factorial_design(study), "over": study.over_axis}
-        roles |= {"sweep": study.swept_path, "moderate": study.moderate, "estimand": plan.estimand}
-        spec = ComparisonSpec(study.study, axes, *question, None, plan.doubles, tuple(others), **roles)
-        if plan.tasks:
-            tasks = {label: TaskMetric(question.metric, question.direction) for label, question in plan.tasks.items()}
-            spec = replace(spec, task_axis=plan.task_axis, tasks=tasks)
+        goals = {label: Goal(question.metric, question.direction) for label, question in plan.tasks.items()}
+        spec = ComparisonSpec(
+            study.study,
+            axes,
+            Goal(plan.metric, plan.direction),
+            tuple(study.baselines),
+            control=study.control,
+            estimand=plan.estimand,
+            moderate=study.moderate,
+            doubles=plan.doubles,
+            sections=sections_of(study),
+            tasks=Tasks(plan.task_axis, goals),
+        )
         spec = with_margin(spec, plan.margin, exclude_trials(self.records()))
         return history.apply(spec) if history else spec
 

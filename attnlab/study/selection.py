@@ -63,7 +63,7 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
     pairs, present = compared_pairs(runs, spec), seeds_by_cell(runs, spec)
     seen = seen_before(cells, history)
     elsewhere = [table for table in seen_before(cells, history, [*Event]) if table.study != spec.study]
-    others = _other_studies(client, elsewhere, present, pairs, swept=spec.sweep is not None)
+    others = _other_studies(client, elsewhere, present, pairs, swept=bool(spec.sweep))
     withdrawn = withdrawn_records(active, search_runs(client, experiment.experiment_id, deleted=True))
     left_out = left_out_runs(active, runs_folder(root), withdrawn=withdrawn, others=others)
     asked = earlier_questions(seen, questions, study=spec.study, present=present, pairs=pairs) if questions else []

@@ -2,11 +2,11 @@
 
 import pytest
 
-from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.factorial import TOGETHER, estimate_effects
 from benchmarks import factorial
 from benchmarks.factorial import LETTERS, design_of, draw, simulate
+from tests.support.specs import comparison_spec
 
 STUDIES = 4_000
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # 5 % plus three standard errors in this many studies
@@ -33,7 +33,7 @@ def test_a_factor_that_changes_the_runs_of_a_seed_breaks_the_residual_alone_only
 def test_the_tests_are_those_of_a_report(name: str, factors: int, cells: int) -> None:
     design = design_of(name, factors, cells)
     families = factorial.Families.of(design)
-    spec = ComparisonSpec("simulated", tuple(LETTERS[:factors]), "metric", "min", factorial=design, margin=1.0)
+    spec = comparison_spec("simulated", tuple(LETTERS[:factors]), "metric", "min", factorial=design, margin=1.0)
     for study in draw(design, "one 0.6", seeds=4, studies=6, seed=3):
         runs = [
             {"seed": seed, "state": "completed", "metric": float(value), "test": "", "cell": str(point)}

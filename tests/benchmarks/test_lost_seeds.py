@@ -5,17 +5,17 @@ import re
 import numpy
 import pytest
 
-from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.verdict import VerdictKind
 from benchmarks.lost_seeds import LOST, LOST_SEEDS, SCATTERS, Losses, false_verdicts, lose, scores
 from benchmarks.validity import read_results
 from tests.support.paths import ROOT
+from tests.support.specs import comparison_spec
 
 
 def verdicts(cell: numpy.ndarray, baseline: numpy.ndarray) -> int:
     """Return whether a study of these scores has a verdict, 0 or 1, as a report judges its runs."""
-    spec = ComparisonSpec("s", ("kind",), "score", "max", {"kind": "baseline"})
+    spec = comparison_spec("s", ("kind",), "score", "max", {"kind": "baseline"})
     runs = [
         {
             "kind": kind,

@@ -5,13 +5,14 @@ from itertools import combinations
 import numpy
 import pytest
 
-from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.cells import CellSummary
 from attnlab.stats.predictive_validity import share_interval, summarize_agreement
 from benchmarks import predictive_validity
+from tests.support.specs import comparison_spec
 
 STUDIES = 2_000
 CELLS = 7
-SPEC = ComparisonSpec("simulated", ("variant", "train.steps"), "loss", "min", {"variant": "0"}, over="train.steps")
+SPEC = comparison_spec("simulated", ("variant", "train.steps"), "loss", "min", {"variant": "0"}, over="train.steps")
 
 
 def cells_of(lower: numpy.ndarray, higher: numpy.ndarray) -> list[CellSummary]:

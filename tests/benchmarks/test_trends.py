@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import numpy
 import pytest
 
-from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.cells import CellSummary
 from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.trend import Trend, TrendKind, summarize_trends
 from benchmarks import table_tests, trends
+from tests.support.specs import comparison_spec
 
 STUDIES = 4_000
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5  # 5 % plus three standard errors in this many tables
@@ -18,7 +19,7 @@ SHRINKS_OR_GROWS = (TrendKind.SHRINKS, TrendKind.GROWS)
 def judge(table: list[list[list[float]]], *, margin: float | None) -> list[Trend]:
     """Return the trends of a table: a value for each cell, level and seed; the first cell is the baseline."""
     axes = ("variant", "train.steps")
-    spec = ComparisonSpec("simulated", axes, "loss", "min", {"variant": "0"}, margin=margin, over="train.steps")
+    spec = comparison_spec("simulated", axes, "loss", "min", {"variant": "0"}, margin=margin, over="train.steps")
     return summarize_trends(_cells(table), spec)
 
 

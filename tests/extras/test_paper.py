@@ -27,7 +27,7 @@ from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, make_page
 from attnlab.report.stored import FILE
 from attnlab.report.write import write
-from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons, summarize_cells
+from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
 from attnlab.stats.verdict import Correction, Verdict, VerdictKind
 from tests.report.test_estimand import SPEC as RATE_SPEC
 from tests.report.test_estimand import runs as rate_runs
@@ -35,6 +35,7 @@ from tests.report.test_factorial import INFO as FACTORIAL
 from tests.report.test_factorial import NO_CURVES
 from tests.report.test_factorial import runs as factorial_runs
 from tests.support.levels import made_up_levels
+from tests.support.specs import comparison_spec
 from tests.support.synthetic import INFO, SPEC, made_up
 
 SPECIAL = r"\{}$&#%_~^"  # have a meaning in LaTeX
@@ -149,7 +150,7 @@ def test_marks_are_those_of_the_verdicts_and_the_legend_explains_them() -> None:
 
 
 def compared(**values: tuple[float, ...]) -> list[CellSummary]:
-    spec = ComparisonSpec("s", ("variant",), "loss", "min", {"variant": "base"}, moderate=False)
+    spec = comparison_spec("s", ("variant",), "loss", "min", {"variant": "base"}, moderate=False)
     runs: list[dict[str, Any]] = [
         {"cell": name, "variant": name, "seed": seed, "state": "completed", "reason": "", "loss": value}
         for name, of_name in values.items()
@@ -176,7 +177,7 @@ NOISY = (1.0, 3.1, 1.2, 3.0, 1.0)
 def test_only_a_value_that_the_verdicts_support_is_bold(values: dict[str, tuple[float, ...]], bold: set[str]) -> None:
     every = compared(**values)
     assert best_cells(every, direction="min") == bold
-    spec = ComparisonSpec("s", ("variant",), "loss", "min", {"variant": "base"})
+    spec = comparison_spec("s", ("variant",), "loss", "min", {"variant": "base"})
     shown = column(verdict_columns(every, spec, {})[0], "loss")
     assert {cell.name for cell, text in zip(every, shown, strict=True) if r"\bfseries" in text} == bold
 

@@ -31,9 +31,10 @@ from attnlab.tracking.tags import question
 from tests.planning.test_estimand import study as planned_study
 from tests.report.test_summary import ONE, study
 from tests.support.pages import changed_files
+from tests.support.specs import changed, comparison_spec
 
 RATE = EstimandConfig(name="solve_rate", threshold=0.9)
-SPEC = ComparisonSpec("recall", ("variant",), "recall", "max", {"variant": "dense"}, margin=0.4, estimand=RATE)
+SPEC = comparison_spec("recall", ("variant",), "recall", "max", {"variant": "dense"}, margin=0.4, estimand=RATE)
 SOLVED = {"dense": "+++++", "gru": "-----", "no_wo": "++++-", "lstm": "+++++"}
 
 
@@ -71,7 +72,7 @@ def test_the_table_shows_how_many_seeds_solve_the_task() -> None:
 
 
 def test_looks_are_stated_and_widen_the_intervals() -> None:
-    looked = replace(SPEC, looks=Looks(5, 8))
+    looked = changed(SPEC, looks=Looks(5, 8))
     cells, rows = table(looked)
     assert any("from 5 to 8" in note for note in notes(cells, looked))
     assert not any("t-test at" in note for note in notes(cells, looked))
@@ -84,18 +85,18 @@ def test_the_summary_names_the_rate() -> None:
     text = summarize(table()[0], SPEC).text
     assert "the share of seeds with recall ≥ 0.9 (higher is better)" in text
     assert "gru, -1.00 [" in text and "1 is worse" in text
-    alone = summarize(summarize_cells(runs(), replace(SPEC, baseline={})), replace(SPEC, baseline={})).text
+    alone = summarize(summarize_cells(runs(), changed(SPEC, baseline={})), changed(SPEC, baseline={})).text
     assert "2 cells share the best solve rate, solved 5 of 5" in alone and "dense, lstm." in alone
 
 
 def test_superiority_and_medians_have_their_own_texts() -> None:
-    superiority = replace(SPEC, estimand=EstimandConfig(name="superiority"), margin=None)
+    superiority = changed(SPEC, estimand=EstimandConfig(name="superiority"), margin=None)
     cells, rows = table(superiority)
     assert "better in 0 of 5 seeds [0.00, 0.52]" in rows["gru"] and "6 or more" not in rows["gru"]
     assert "better in 0 of 1 seed" in rows["no_wo"] and "4 ties" in rows["no_wo"]
     assert "5 seeds cannot decide, 7 or more can" in rows["gru"]  # 3 comparisons: 3 x 2 / 2^7 = 0.047
     assert "no test" in " ".join(notes(cells, superiority))
-    median = replace(SPEC, estimand=EstimandConfig(name="median"), margin=None)
+    median = changed(SPEC, estimand=EstimandConfig(name="median"), margin=None)
     assert "median recall" in [column.heading for column in verdict_table(table(median)[0], median).columns]
     assert "-0.7500" in table(median)[1]["gru"]
 
@@ -163,7 +164,7 @@ def test_an_estimator_of_a_user_works_through_plan_table_verdict_and_page(
     monkeypatch.setitem(ESTIMATORS._registered, "geometric_mean", GeometricMean)
     planned = plan(planned_study(estimand="geometric_mean"))
     assert question(planned)["estimand"]["name"] == "geometric_mean" and seed_notes(planned) == []
-    spec = replace(SPEC, estimand=planned.estimand, margin=None)
+    spec = changed(SPEC, estimand=planned.estimand, margin=None)
     cells, rows = table(spec)
     expected = statistics.geometric_mean(run["recall"] for run in runs() if run["cell"] == "dense")
     assert f"dense | {expected:.3f} | 5" in rows["dense"]
@@ -187,7 +188,7 @@ STEADY = [2.0, 2.1, 2.05, 1.95, 2.02, 2.07]
 def test_a_fragile_verdict_is_marked_in_the_table_the_summary_and_the_file() -> None:
     values = {"dense": STEADY, "far": [a + 0.5 + b / 50 for a, b in zip(STEADY, SKEWED, strict=True)]}
     values["odd"] = [a + b for a, b in zip(STEADY, SKEWED, strict=True)]
-    spec = replace(ONE, moderate=False, margin=None)
+    spec = changed(ONE, moderate=False, margin=None)
     cells = study(values, spec)
     rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(cells, spec).rows}
     assert "worse, fragile" in rows["odd"] and "fragile" not in rows["far"]
@@ -206,7 +207,7 @@ def test_diverged_runs_count_and_cost_no_page(name: str, tmp_path: Path) -> None
         seeds = {"gru": (0, 1, 2), "no_wo": (0,), "all": range(5)}.get(record["cell"], ())
         if record["seed"] in seeds:
             record |= {"state": "diverged", "reason": "the loss became nan", "recall": None}
-    spec = replace(SPEC, estimand=RATE if name == "solve_rate" else EstimandConfig.model_validate({"name": name}), margin=None)
+    spec = changed(SPEC, estimand=RATE if name == "solve_rate" else EstimandConfig.model_validate({"name": name}), margin=None)
     cells = {cell.name: cell for cell in summarize_cells(records, spec)}
     assert [cell.seeds for cell in cells.values()] == [5] * 5
     if name == "median":

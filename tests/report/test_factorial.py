@@ -1,7 +1,6 @@
 """Tests of the effects of a factorial study on its page, in its files and in the terminal."""
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.report.write import write
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import compare_cells
 from attnlab.stats.factorial import estimate_effects
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
+from tests.support.specs import comparison_spec
 
 DESIGN = FactorialDesign(
     "fractional",
@@ -36,7 +36,7 @@ DESIGN = FactorialDesign(
     8,
 )
 AXES = tuple(factor.name for factor in DESIGN.factors)
-SPEC = ComparisonSpec("parts", AXES, "bits_per_byte", "min", margin=0.05, factorial=DESIGN)
+SPEC = comparison_spec("parts", AXES, "bits_per_byte", "min", margin=0.05, factorial=DESIGN)
 INFO = StudyInfo(SPEC, "study: parts\n", order=tuple(design_cell_name(DESIGN, point) for point in DESIGN.points))
 STARTED = pandas.Timestamp("2026-01-02 03:04", tz="UTC")
 NO_CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
@@ -156,11 +156,3 @@ def test_a_stored_page_renders_again(tmp_path: Path) -> None:
     write(tmp_path / "two", **stored)
     for name in ("README.md", "index.html", "half-normal.svg"):
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()
-
-
-def test_a_page_stored_before_there_were_factors_still_loads(tmp_path: Path) -> None:
-    write(tmp_path, info=INFO, runs=runs(), curves=NO_CURVES)
-    content = json.loads((tmp_path / "report.json").read_text())
-    del content["info"]["spec"]["factorial"]
-    (tmp_path / "report.json").write_text(json.dumps(content))
-    assert load(tmp_path)["info"].spec.factorial is None

@@ -1,7 +1,6 @@
 """Tests of intervals on the page and on the terminal: simultaneous ones, and the mark of chosen estimates."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -23,6 +22,7 @@ from attnlab.stats.verdict import VerdictKind
 from attnlab.study.execution.rows import Row
 from attnlab.study.run import StudyResult
 from tests.report.test_summary import ONE, STEADY, study
+from tests.support.specs import changed
 
 NOISE = {
     "hidden": [0.010, 0.030, 0.002, 0.014, 0.024],
@@ -33,7 +33,7 @@ NOISE = {
 VALUES = {"dense": STEADY} | {
     name: [base + value for base, value in zip(STEADY, noise, strict=True)] for name, noise in NOISE.items()
 }
-SPEC = replace(ONE, margin=0.001)
+SPEC = changed(ONE, margin=0.001)
 
 
 def table() -> dict[str, CellSummary]:

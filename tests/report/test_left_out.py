@@ -31,6 +31,7 @@ from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
+from tests.support.specs import changed
 from tests.support.synthetic import INFO
 
 STUDY = """\
@@ -134,7 +135,7 @@ def test_the_last_call_suffices_unless_the_page_depends_on_earlier_ones() -> Non
     assert needed_calls(_info(RUN, replace(LATER, partial=True)), STARTED)[0] == RUN
     assert needed_calls(_info(RUN, LATER, changes=("margin 1",)), STARTED) == [RUN, LATER]
     assert needed_calls(_info(RUN, LATER, selection=Selection((STARTED[0],))), STARTED[1:]) == [RUN, LATER]
-    looks = replace(INFO.spec, looks=Looks(2, 4))
+    looks = changed(INFO.spec, looks=Looks(2, 4))
     in_python = replace(RUN, command=f"{RUN.command} --until-conclusive --max-seeds 4")
     assert needed_calls(_info(RUN, LATER, spec=looks), STARTED) == [in_python]
     adaptive = replace(LATER, command=f"{LATER.command} --until-conclusive")

@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from attnlab.report.wording import format_interval
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.compared import compare_cells
 from attnlab.stats.sequential import Looks
+from tests.support.specs import changed
 from tests.support.synthetic import SPEC, made_up
 
 LENGTHS = (64, 128, 256, 512)
@@ -73,7 +73,7 @@ def test_the_score_at_the_trained_length_is_that_of_the_test() -> None:
 
 def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
     assert "The same bytes are scored at every length." in made(records()).notes[0]
-    rows, spec = records(), replace(SPEC, direction="max")
+    rows, spec = records(), changed(SPEC, direction="max")
     higher = section(rows, spec)
     assert higher is not None and all("higher is better" in plot.svg for plot in higher.plots)
     assert all("lower is better" in plot.svg for plot in made(rows).plots)
@@ -120,7 +120,7 @@ def test_an_infinite_score_is_none() -> None:
 
 def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     rows = records()
-    looked = replace(SPEC, looks=Looks(3, 12))
+    looked = changed(SPEC, looks=Looks(3, 12))
     table = summarize_cells(rows, looked)
     corrected = section(rows, looked)
     assert corrected is not None and "corrected for the looks" in corrected.notes[0] and "looks" not in made(rows).notes[0]
@@ -172,7 +172,7 @@ def test_lengths_are_doublings_apart_on_the_axis() -> None:
 )
 def test_what_is_scored_at_a_length_is_that_of_the_data(data: str, words: str) -> None:
     runs = [{k.replace("bits_per_byte", "accuracy"): v for k, v in run.items()} for run in records(data=data)]
-    spec = replace(SPEC, metric="accuracy", direction="max")
+    spec = changed(SPEC, metric="accuracy", direction="max")
     result = section(runs, spec)
     assert result is not None
     (note,) = [note for note in result.notes if "not trained on" in note]

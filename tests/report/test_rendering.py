@@ -3,7 +3,7 @@
 import random
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from attnlab.report.plots.growth import growth_plot
 from attnlab.report.plots.labels import spread
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.stats.compare import summarize_cells
+from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, made_up, made_up_search
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -120,7 +121,7 @@ def test_a_long_name_of_the_baseline_does_not_truncate_the_title() -> None:
         {"variant": name, "seed": 0, "state": "completed", "bits_per_byte": 2.0}
         for name in ("a variant whose name has no end", "b")
     ]
-    spec = replace(SPEC, axes=("variant",), baseline={"variant": records[0]["variant"]})
+    spec = changed(SPEC, axes=("variant",), baseline={"variant": records[0]["variant"]})
     cells = summarize_cells(records, spec)
     forest = draw_differences(cells, spec, cell_colors(cells))[0]
     assert forest.title == "difference in bits_per_byte from the baseline" and "…" not in forest.svg.split("</text>")[0]

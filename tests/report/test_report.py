@@ -23,6 +23,7 @@ from attnlab.report.reproduction import reproduction
 from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
 from attnlab.tracking.calls import Call
+from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, YAML, made_up
 
 FILES = {"index.html", "README.md", "cells.csv", "runs.csv", "cells.parquet", "runs.parquet"}
@@ -209,7 +210,7 @@ def test_the_front_holds_what_no_other_cell_beats_in_both(direction: str, cheap:
 
 
 def test_higher_is_better_on_every_plot_of_such_a_metric() -> None:
-    spec = replace(SPEC, direction="max")
+    spec = changed(SPEC, direction="max")
     cells = compare.summarize_cells(made_up()[0].to_dict("records"), spec)  # type: ignore[arg-type]
     colors = figures.cell_colors(cells)
     drawn = [*figures.draw_differences(cells, spec, colors), *figures.draw_tradeoffs(cells, spec, colors)]

@@ -23,6 +23,7 @@ from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import all_names, run_params, run_tags, study_note
 from attnlab.tracking.tracker import Tracker
+from tests.support.specs import changed
 from tests.support.studies import SEARCH as STUDY
 from tests.support.studies import write
 from tests.support.synthetic import INFO, SEARCH, SPEC, made_up_search
@@ -49,7 +50,7 @@ def test_each_cell_s_search_is_summed_up() -> None:
 def test_the_direction_of_the_metric_counts() -> None:
     runs, _ = made_up_search()
     records: Any = runs.to_dict("records")
-    best = stats_search.summarize_searches(records, replace(SPEC, direction="max"), SEARCH)[0]
+    best = stats_search.summarize_searches(records, changed(SPEC, direction="max"), SEARCH)[0]
     assert (best.value, best.trial) == (2.6, 0)
 
 

@@ -19,6 +19,7 @@ from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
 from attnlab.tracking.calls import Call
 from tests.support.pages import changed_files
 from tests.support.paths import ROOT
+from tests.support.specs import changed
 from tests.support.synthetic import INFO, SEARCH, made_up, made_up_search
 
 COMMITTED = sorted(path.parent for path in (ROOT / "reports").glob("**/cells.csv"))
@@ -40,7 +41,7 @@ def _odd_runs() -> pandas.DataFrame:
 STUDIES = {
     "grid": (replace(INFO, reference_scores=(SCORE,)), *made_up(), []),
     "search": (replace(INFO, search=SEARCH), *made_up_search(), []),
-    "maps": (replace(INFO, spec=replace(INFO.spec, looks=Looks(2, 5)), changes=("margin 1",)), *made_up(), MAPS),
+    "maps": (replace(INFO, spec=changed(INFO.spec, looks=Looks(2, 5)), changes=("margin 1",)), *made_up(), MAPS),
     "lengths": (INFO, _odd_runs(), made_up()[1], []),
     "left out": (
         replace(

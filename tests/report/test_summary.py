@@ -14,9 +14,10 @@ from attnlab.report.wording import describe_verdict, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
+from tests.support.specs import changed, comparison_spec
 from tests.support.synthetic import SPEC, made_up
 
-ONE = ComparisonSpec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
+ONE = comparison_spec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
 LACKS = "its baseline has no bits_per_byte"
 STEADY = [2.0, 2.1, 2.05, 1.98, 2.02]
 
@@ -94,7 +95,7 @@ def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], w
 
 
 def test_the_direction_of_the_metric_counts() -> None:
-    spec = replace(ONE, metric="accuracy", direction="max")
+    spec = changed(ONE, metric="accuracy", direction="max")
     summary = summarize(study({"dense": STEADY, "no_wo": shifted(0.1)}, spec), spec)
     assert first(summary).startswith("In accuracy (higher is better), no_wo is better than dense by")
 
@@ -126,8 +127,8 @@ def test_what_stands_between_two_commas_has_both() -> None:
 
 def test_an_interval_that_leaves_the_margin_may_be_equivalent_and_why_is_said() -> None:
     table = study({"dense": STEADY, "a": shifted(0.0, 0.003)})
-    assert "does not decide this" in " ".join(notes(table, replace(ONE, margin=0.02)))
-    assert "90 %" not in " ".join(notes(table, replace(ONE, margin=None)))
+    assert "does not decide this" in " ".join(notes(table, changed(ONE, margin=0.02)))
+    assert "90 %" not in " ".join(notes(table, changed(ONE, margin=None)))
 
 
 def test_what_could_not_be_compared_is_named_with_its_state() -> None:
@@ -135,7 +136,7 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     assert second(summary) == "Not compared: basic (refused); wide (diverged)."
     assert first(summarize(study({}, dense="diverged"), ONE)) == "No run has completed, so there is no result yet."
     assert first(summarize(study({}, dense="completed"), ONE)) == "No run has bits_per_byte, so there is no result yet."
-    unnamed = replace(ONE, baseline={})
+    unnamed = changed(ONE, baseline={})
     summary = summarize(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
     assert "the best mean is that of a: 2.0300 ± 0.0582 (5 seeds)" in first(summary) and "may be due to chance" in second(
         summary
@@ -144,20 +145,20 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
 
 @pytest.mark.parametrize(("direction", "best"), [("min", "b"), ("max", "c")])
 def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(direction: str, best: str) -> None:
-    spec = replace(ONE, baseline={}, direction=direction)
+    spec = changed(ONE, baseline={}, direction=direction)
     values = {"a": [2.0], "b": [1.9], "c": [2.1], "d": [2.05]}
     sentence = first(summarize(study(values, spec), spec))
     assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in sentence
 
 
 def test_a_single_cell_is_not_the_best_of_others() -> None:
-    spec = replace(ONE, baseline={})
+    spec = changed(ONE, baseline={})
     summary = summarize(study({"a": [2.0]}, spec), spec)
     assert "the mean of a is 2.0000 (1 seed)" in first(summary) and "one cell" in second(summary)
 
 
 def test_cells_with_the_same_best_value_are_all_named() -> None:
-    spec = replace(ONE, baseline={})
+    spec = changed(ONE, baseline={})
     sentence = first(summarize(study({"a": [2.0, 2.1], "b": [1.9, 1.9], "c": [1.9, 1.9]}, spec), spec))
     assert "2 cells share the best mean" in sentence and sentence.endswith(": b, c.")
 
@@ -237,7 +238,7 @@ def test_an_infinite_value_counts_as_diverged() -> None:
 
 @pytest.mark.parametrize(("looks", "errors"), [(None, "12.7"), (Looks(2, 12), "72.3")])
 def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) -> None:
-    spec = replace(ONE, looks=looks)
+    spec = changed(ONE, looks=looks)
     matching = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, spec), spec) if "standard errors" in note]
     assert len(matching) == 1 and f"half width is {errors}" in matching[0]
 

@@ -1,7 +1,6 @@
 """The report on a swept learning rate: its section, its plot, and the figures that it shares with the other tables."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas
 import pytest
@@ -13,6 +12,7 @@ from attnlab.report.table import Table
 from attnlab.stats.compare import runs_at_best, summarize_cells
 from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore
+from tests.support.specs import changed
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
 from tests.support.synthetic import INFO, made_up
 
@@ -111,7 +111,7 @@ def test_the_plot_has_a_dot_for_each_run_and_a_ring_for_each_optimum():
 
 def test_many_cells_have_several_plots_on_one_axis():
     cells = {f"v{i}": (3e-3, 2.0 + i / 10) for i in range(8)}
-    plots = section(swept_page(sweep_records(cells), replace(SPEC, baseline={"variant": "v0"}))).plots
+    plots = section(swept_page(sweep_records(cells), changed(SPEC, baseline={"variant": "v0"}))).plots
     assert [plot.file for plot in plots] == ["sweep-0.svg", "sweep-1.svg"]
 
 
@@ -119,7 +119,7 @@ def test_learning_curves_are_those_of_the_best_rate_tried():
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (1e-3, 2.1)}, rates=WIDE)
     chosen = runs_at_best(records, summarize_cells(records, SPEC), SPEC)
     assert {(r["cell"], round(r[PATH], 5)) for r in chosen} == {("dense", 0.00316), ("no_wo", 0.001)}
-    assert runs_at_best(records, [], replace(SPEC, sweep=None)) == records
+    assert runs_at_best(records, [], changed(SPEC, sweep=None)) == records
     assert "best learning rate" in section(swept_page(records), "Learning curves").paragraphs[0]
 
 

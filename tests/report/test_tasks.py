@@ -1,7 +1,6 @@
 """Tests of studies of several tasks: the plan, the verdicts of terminal, report and data frame, and the pages."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import load_runs, questions, recorded_experiment
 from attnlab.tracking.tracker import Tracker
 from tests.support.pages import changed_files
+from tests.support.specs import changed
 from tests.support.studies import write
 
 STUDY = """\
@@ -128,7 +128,7 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
     assert recorded is not None
     records = search_runs(recorded[0], recorded[1].experiment_id)
     result = StudyResult(study, [row_of_record(record, root=root) for record in records])
-    assert replace(result.comparison(), looks=None) == replace(spec, looks=None)
+    assert changed(result.comparison(), looks=None) == changed(spec, looks=None)
     capsys.readouterr()
     compared = compare_result(result)
     print_results(result, compared)

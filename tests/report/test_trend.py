@@ -1,7 +1,6 @@
 """Tests of the section on trends: the differences by level, their change in words, the plot and the summary."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import Trend, summarize_trends
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
+from tests.support.specs import changed
 
 GAPS = {"no_wo": [-0.05, -0.03, -0.01], "wide": [0.02] * 3, "gru": [0.05, 0.0, -0.05]}
 CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
@@ -80,7 +80,7 @@ def test_a_page_with_trends_is_rendered_again_from_its_stored_tables(tmp_path: P
 
 def test_a_page_without_levels_has_no_section_on_trends(tmp_path: Path) -> None:
     runs, spec = made_up_levels(GAPS)
-    assert "Trend" not in written(tmp_path, runs, StudyInfo(replace(spec, over="")))
+    assert "Trend" not in written(tmp_path, runs, StudyInfo(changed(spec, over="")))
     assert not (tmp_path / "trends.csv").exists() and not (tmp_path / "trend.svg").exists()
 
 
@@ -171,7 +171,7 @@ def test_lost_seeds_are_part_of_the_words() -> None:
 def test_a_table_of_two_baselines_names_them_and_leaves_missing_levels_empty() -> None:
     runs, spec = made_up_levels(GAPS)
     runs = [run for run in runs if run["cell"] != "wide steps=1500"]
-    spec = replace(spec, further_baselines=({"variant": "gru"},))
+    spec = changed(spec, further_baselines=({"variant": "gru"},))
     trends = summarize_trends(summarize_cells(runs, spec), spec)
     table = trend_table(trends, colors={})
     assert table.columns[1].heading == "compared with"

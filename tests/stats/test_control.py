@@ -10,9 +10,10 @@ from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import describe_verdict
-from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
+from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Sensitivity, VerdictKind
 from tests.report.test_summary import ONE, STEADY, shifted, study
+from tests.support.specs import changed, comparison_spec
 
 # Each comparison has its own variance: a noisy control would make the others inconclusive.
 ALONE = replace(ONE, moderate=False)
@@ -77,7 +78,7 @@ def by_position(values: dict[tuple[str, str], list[float]], **spec: Any) -> list
         for i, value in enumerate(numbers)
     ]
     options = {"baseline": {"variant": "dense"}, "margin": 0.02, "control": {"variant": "none"}, "moderate": False, **spec}
-    return summarize_cells(records, ComparisonSpec("s", ("variant", "position"), "bits_per_byte", "min", **options))
+    return summarize_cells(records, comparison_spec("s", ("variant", "position"), "bits_per_byte", "min", **options))
 
 
 def test_each_cell_has_the_control_with_its_own_other_axes() -> None:
@@ -93,7 +94,7 @@ def test_each_cell_has_the_control_with_its_own_other_axes() -> None:
 def test_each_baseline_has_its_own_comparison_with_the_control() -> None:
     """The control is worse than dense and not than gru, which is as bad."""
     values = {"dense": STEADY, "gru": FAR, "near dense": NEAR, "near gru": [v + 0.1 for v in NEAR], "none": shifted(0.1, 0.04)}
-    spec = replace(CONTROLLED, further_baselines=({"variant": "gru"},), moderate=False)
+    spec = changed(CONTROLLED, further_baselines=({"variant": "gru"},), moderate=False)
     cells = {cell.name: cell for cell in study(values, spec)}
     near_gru = next(c for c in cells["near gru"].further if c.baseline == "gru")
     assert cells["near dense"].verdict.sensitivity is Sensitivity.SHOWN  # type: ignore[union-attr]

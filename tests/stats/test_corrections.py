@@ -12,7 +12,7 @@ import pytest
 from attnlab.report.answer import answer_of
 from attnlab.report.training_share import share_table
 from attnlab.report.trend import describe_kind
-from attnlab.stats.cells import ComparisonSpec, TaskMetric
+from attnlab.stats.cells import ComparisonSpec, Goal
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine
 from attnlab.stats.corrections import (
@@ -38,6 +38,7 @@ from tests.config.test_design import two_level
 from tests.stats.test_factorial import spec_of
 from tests.support.levels import made_up_levels, swept
 from tests.support.several import made_up_study
+from tests.support.specs import changed, comparison_spec
 
 Runs = list[dict[str, Any]]
 
@@ -84,7 +85,7 @@ def test_a_trend_that_was_first_asked_for_after_the_results_has_no_verdict_witho
 def test_a_trend_counts_looks_at_its_comparisons_under_another_name() -> None:
     runs, spec = made_up_levels({"no_wo": [0.05, 0.03, 0.01]}, seeds=6)
     own = {f"no_wo steps={level} against dense steps={level}": Looks(3, 3, (6,)) for level in (500, 1500, 4500)}
-    (trend,) = summarize_trends(summarize_cells(runs, spec), replace(spec, own_looks=own))
+    (trend,) = summarize_trends(summarize_cells(runs, spec), changed(spec, own_looks=own))
     assert trend.slope is not None and trend.slope.looks == Looks(3, 3, (6,))
 
 
@@ -146,8 +147,8 @@ def test_a_changed_question_in_a_study_of_several_tasks_has_the_verdicts_of_the_
                 value = 2 + 0.1 * seed + 0.003 * (seed * (2 if variant == "dense" else 3) % 5) + shift * (variant == "no_wo")
                 cell = f"{task} {variant}"
                 runs.append({"task": task, "variant": variant, "cell": cell, "seed": seed, "state": "completed", "loss": value})
-    now = {task: TaskMetric("loss", "min", 0.5) for task in ("recall", "copying")}
-    spec = ComparisonSpec("s", ("task", "variant"), "loss", "min", {"variant": "dense"}, task_axis="task", tasks=now)
+    now = {task: Goal("loss", "min", 0.5) for task in ("recall", "copying")}
+    spec = comparison_spec("s", ("task", "variant"), "loss", "min", {"variant": "dense"}, task_axis="task", tasks=now)
     question = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "task_axis": "task"}
     question |= {"tasks": {task: ["loss", "min"] for task in now}, "margin": dict.fromkeys(now, 0.001)}
     selection = Selection(first_question=question)
@@ -173,7 +174,7 @@ def test_losers_left_out_and_a_margin_changed_are_corrected_together() -> None:
     """With the new margin all seeds are equivalent, by the first one the chosen seeds differ: neither holds for both."""
     runs, spec = made_up_levels({"no_wo": [0.002]}, levels=(500,), seeds=7, noise=0.0001)
     shown, selection = split(losers(runs, of="no_wo", against=-0.003), range(4))
-    spec = replace(spec, over="", margin=0.1)
+    spec = changed(spec, over="", margin=0.1)
     question = {"metric": "bits_per_byte", "direction": "min", "baseline": {"variant": "dense"}, "margin": 0.0001}
     selection = replace(selection, first_question=question)
     (_, cell) = correct_cells(summarize_cells(shown, spec), alternatives(shown, spec, selection), selection)
@@ -199,7 +200,7 @@ def test_the_mean_over_several_studies_has_the_verdict_with_the_runs_that_are_le
                 value = 2 + shift + 0.0007 * (seed * (3 if variant == "dense" else 5) % 7)
                 test = json.dumps({"data": name})
                 runs.append({"variant": variant, "seed": seed, "state": "completed", "bits_per_byte": value, "test": test})
-        spec = ComparisonSpec(name, ("variant",), "bits_per_byte", "min", {"variant": "dense"})
+        spec = comparison_spec(name, ("variant",), "bits_per_byte", "min", {"variant": "dense"})
         shown, selection = split(runs, range(4))
         found = alternatives(shown, spec, selection)
         tables.append(StudyTable(name, spec, correct_cells(summarize_cells(shown, spec), found, selection)))
@@ -257,7 +258,7 @@ def test_lost_results_of_one_study_mark_the_mean_over_several() -> None:
 def test_a_sweep_counts_all_left_out_runs_at_their_rates() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.02]}, levels=(500,), seeds=7)
     shown, selection = split(swept(losers(runs, of="no_wo", against=0.05)), range(4))
-    spec = replace(spec, over="", sweep="train.lr")
+    spec = changed(spec, over="", sweep="train.lr")
     (_, cell) = correct_cells(summarize_cells(shown, spec), alternatives(shown, spec, selection), selection)
     assert verdict_of(cell.verdict) == (VerdictKind.BETTER, [(Choice.RUNS, VerdictKind.INCONCLUSIVE)])
 
@@ -268,9 +269,9 @@ def test_results_that_were_exchanged_between_looks_count_as_looked_at(factorial:
     known = [{name: seeds for name in ("dense", "no_wo")} for seeds in ((0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4))]
     runs, spec = made_up_levels({"no_wo": [0.0]}, levels=(500,), seeds=6)
     runs = [{**run, "cell": run["variant"]} for run in runs]
-    spec = replace(spec, over="", looks=Looks(3, 3), factorial=two_level(2) if factorial else None)
+    spec = changed(spec, over="", looks=Looks(3, 3), factorial=two_level(2) if factorial else None)
     looked = with_all_looks(spec, summarize_cells(runs, spec), known)
-    assert looked.own_looks == {"no_wo against dense": Looks(3, 3, (4, 5))}
+    assert looked.judged.own == {"no_wo against dense": Looks(3, 3, (4, 5))}
     assert looked.looks == (Looks(3, 3, (4, 5)) if factorial else Looks(3, 3))
 
 

@@ -9,7 +9,6 @@ from scipy.stats import binomtest
 
 from attnlab.config.estimand import EstimandConfig
 from attnlab.stats import paired
-from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
 from attnlab.stats.exact_estimators import Exact, ExactDifference, Median, SolveRate, Superiority
@@ -17,6 +16,7 @@ from attnlab.stats.moderation import moderate
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
+from tests.support.specs import comparison_spec
 
 RATE = SolveRate("recall", "max", 0.9)
 MEDIAN = Median("recall", "max")
@@ -161,7 +161,7 @@ def test_a_cell_has_its_rate_or_its_median_and_no_t_interval() -> None:
     assert rate.half_width is None
     middle = MEDIAN.summarize([0.1, 0.9, 0.5])
     assert middle.mean == 0.5 and middle.low is None
-    spec = ComparisonSpec(
+    spec = comparison_spec(
         "s", ("variant",), "recall", "max", {"variant": "dense"}, estimand=EstimandConfig(name="solve_rate", threshold=0.9)
     )
     runs = [

@@ -12,6 +12,7 @@ from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.factorial import TOGETHER, Effect, FactorialResult, estimate_effects, seed_effects
 from attnlab.stats.verdict import Reason, VerdictKind
 from tests.config.test_design import two_level
+from tests.support.specs import comparison_spec
 
 # Box, Hunter and Hunter, 2nd edition, section 5.4: yield of a pilot plant, runs in duplicate, in standard order (A fastest).
 YIELD = [(59, 61), (74, 70), (50, 58), (69, 67), (50, 54), (81, 85), (46, 44), (79, 81)]
@@ -19,7 +20,7 @@ YIELD = [(59, 61), (74, 70), (50, 58), (69, 67), (50, 54), (81, 85), (46, 44), (
 
 def spec_of(design: FactorialDesign, *, margin: float | None = None, direction: str = "max") -> ComparisonSpec:
     axes = tuple(factor.name for factor in design.factors)
-    return ComparisonSpec("s", axes, "score", direction, margin=margin, factorial=design)
+    return comparison_spec("s", axes, "score", direction, margin=margin, factorial=design)
 
 
 def result_of(
@@ -238,7 +239,7 @@ def test_nothing_completed_is_said() -> None:
 
 
 def test_a_study_without_factors_has_no_effects() -> None:
-    assert estimate_effects([], ComparisonSpec("s", ("variant",), "score", "max")) is None
+    assert estimate_effects([], comparison_spec("s", ("variant",), "score", "max")) is None
 
 
 def test_an_aliased_main_effect_says_so() -> None:

@@ -1,14 +1,12 @@
 """Tests of futility: which comparisons further seeds cannot settle, and where their verdicts say so."""
 
-from dataclasses import replace
-
 import numpy
 import pytest
 
 from attnlab.report.interval_notes import notes_on_predictions
 from attnlab.report.wording import describe_verdict
 from attnlab.stats import paired
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact_estimators import Median
 from attnlab.stats.futility import Futility, find_futility
 from attnlab.stats.look_history import LookHistory
@@ -16,10 +14,11 @@ from attnlab.stats.predict import predict
 from attnlab.stats.sequential import Looks
 from benchmarks.futility import added_seeds
 from benchmarks.simulation import Share
+from tests.support.specs import changed, comparison_spec
 
 EQUAL = [0.4, -0.5, 0.1, 0.45, -0.4]  # a mean of zero
 LOOKS = Looks(3, 12)
-SPEC = ComparisonSpec("s", ("variant",), "loss", "min", {"variant": "dense"}, looks=LOOKS)
+SPEC = comparison_spec("s", ("variant",), "loss", "min", {"variant": "dense"}, looks=LOOKS)
 NAME = "a against dense"
 
 
@@ -86,9 +85,9 @@ def test_the_verdict_states_the_futility_until_seeds_are_added() -> None:
 def test_futility_is_kept_with_further_looks_and_forgotten_with_the_runs_that_it_is_of() -> None:
     history = LookHistory().announce(3, 12, time=1).stop({NAME: Futility(5, 12, 0.04)}, time=3)
     assert history.stop({NAME: Futility(5, 12, 0.04)}, time=9) is history
-    assert history.stop({NAME: Futility(7, 12, 0.02)}, time=9).apply(SPEC).futile == {NAME: Futility(7, 12, 0.02)}
+    assert history.stop({NAME: Futility(7, 12, 0.02)}, time=9).apply(SPEC).judged.futile == {NAME: Futility(7, 12, 0.02)}
     runs = [{"variant": v, "seed": i, "state": "completed", "loss": i * (v == "a")} for v in ("dense", "a") for i in range(15)]
-    judged = history.add(summarize_cells(runs, replace(SPEC, looks=None)), time=4)
+    judged = history.add(summarize_cells(runs, changed(SPEC, looks=None)), time=4)
     assert judged.study and judged.futile == history.futile
     assert history.since(2).futile and not history.since(3).futile
 

@@ -1,6 +1,5 @@
 """Tests of the split of a difference's uncertainty into seeds and test items."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -16,6 +15,7 @@ from attnlab.study.run import run
 from tests.report.test_summary import ONE, study
 from tests.study.test_study import QUIET
 from tests.study.test_study import study as small_study
+from tests.support.specs import changed
 
 
 def made_up(
@@ -74,7 +74,7 @@ def test_scatter_of_single_scores_is_no_effect_of_items() -> None:
     ],
 )
 def test_a_verdict_may_hold_for_these_items_only(scores: list[float], kind: str, of_items: float, holds: bool) -> None:
-    cells = study({"dense": [0.0] * 4, "no_wo": scores}, replace(ONE, margin=1.0))
+    cells = study({"dense": [0.0] * 4, "no_wo": scores}, changed(ONE, margin=1.0))
     (cell,) = [
         c
         for c in judge_items(cells, [UncertaintyParts("no_wo", "dense", 0.05, of_items, 20)], metric=ONE.metric)
@@ -102,7 +102,7 @@ def test_runs_without_common_items_are_left_out() -> None:
     items, values = made_up(of_seed=0.01, of_item=0.02, seeds=3)
     cells = study(values)
     assert split_uncertainty(items.query("seed == 0"), cells, ONE) == (), "one seed"
-    assert split_uncertainty(items, cells, replace(ONE, metric="accuracy")) == ()
+    assert split_uncertainty(items, cells, changed(ONE, metric="accuracy")) == ()
     other = items.copy()
     other.loc[other["cell"] == "dense", "count"] = 8
     assert split_uncertainty(other, cells, ONE) == (), "other items"

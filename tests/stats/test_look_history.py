@@ -6,8 +6,9 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.seen import Seen
 from attnlab.stats.sequential import Looks
+from tests.support.specs import changed, comparison_spec
 
-SPEC = ComparisonSpec("s", ("variant",), "loss", "min", {"variant": "dense"})
+SPEC = comparison_spec("s", ("variant",), "loss", "min", {"variant": "dense"})
 NOISE = (0.8, -1.1, 0.2, 0.9, -0.7, -0.1, 0.4, -0.3)
 
 
@@ -32,7 +33,7 @@ def judged(*tables: list[CellSummary]) -> LookHistory:
 def test_a_larger_number_of_seeds_is_a_look_and_the_same_or_a_smaller_one_is_none() -> None:
     history = judged(cells(dense=5, a=5), cells(dense=5, a=5), cells(dense=8, a=8), cells(dense=3, a=3))
     assert history.study == ((5, 1), (8, 3)) and history.looks == Looks(5, 5, (8,)) and history.latest == 8
-    assert not history.own and history.apply(SPEC) == replace(SPEC, looks=Looks(5, 5, (8,)))
+    assert not history.own and history.apply(SPEC) == changed(SPEC, looks=Looks(5, 5, (8,)))
 
 
 def test_a_table_without_two_pairs_is_no_look() -> None:
@@ -42,14 +43,14 @@ def test_a_table_without_two_pairs_is_no_look() -> None:
 
 def test_a_comparison_with_fewer_pairs_than_seeds_has_looks_of_its_own() -> None:
     both = judged(cells(dense=5, a=5, b=4))
-    assert both.looks == Looks(5, 5) and both.apply(SPEC).own_looks == {"b against dense": Looks(4, 4)}
+    assert both.looks == Looks(5, 5) and both.apply(SPEC).judged.own == {"b against dense": Looks(4, 4)}
     caught_up = both.add(cells(dense=5, a=5, b=5), time=2)
     assert caught_up.looks == Looks(5, 5), "the study has no more seeds"
-    assert caught_up.apply(SPEC).own_looks == {"b against dense": Looks(4, 4, (5,))}, "but this comparison has"
+    assert caught_up.apply(SPEC).judged.own == {"b against dense": Looks(4, 4, (5,))}, "but this comparison has"
     later = both.add(cells(dense=8, a=8, b=7, c=6), time=3).apply(SPEC)
     assert later.looks == Looks(5, 5, (8,))
-    assert later.own_looks["b against dense"] == Looks(4, 4, (7,))
-    assert later.own_looks["c against dense"] == Looks(5, 5, (6,)), "all looks at a study count for all of its comparisons"
+    assert later.judged.own["b against dense"] == Looks(4, 4, (7,))
+    assert later.judged.own["c against dense"] == Looks(5, 5, (6,)), "all looks at a study count for all of its comparisons"
 
     table = {cell.name: cell.difference for cell in summarize_again(later, dense=8, a=8, b=7)}
     assert table["a"] and table["b"] and (table["a"].looks, table["b"].looks) == (later.looks, Looks(4, 4, (7,)))
@@ -69,7 +70,7 @@ def test_looks_can_be_announced_only_before_the_first_one() -> None:
     assert announced.looks == Looks(3, 6) and announced.latest == 6
     assert announced.add(cells(dense=5, a=5, b=4), time=2) == announced, "it was announced"
     beyond = announced.add(cells(dense=8, a=8, b=6, c=7), time=3)
-    assert beyond.looks == Looks(3, 6, (8,)) and beyond.apply(SPEC).own_looks == {"c against dense": Looks(3, 6, (7,))}
+    assert beyond.looks == Looks(3, 6, (8,)) and beyond.apply(SPEC).judged.own == {"c against dense": Looks(3, 6, (7,))}
     assert announced.announce(3, 12, time=4) == announced
     by_hand = judged(cells(dense=3, a=3))
     assert by_hand.announce(3, 12, time=4) == by_hand
@@ -99,7 +100,7 @@ def test_looks_at_the_same_runs_elsewhere_count_for_the_pairs_that_they_have_sho
     history = LookHistory().add(table, time=9)
     pilot = Seen("pilot", 3, {"dense": (0, 1, 2), "a": (0, 1, 2, 7)}, {})
     spec = history.with_tables([pilot], table).apply(SPEC)
-    assert (spec.looks, spec.own_looks) == (Looks(6, 6), {"a against dense": Looks(3, 3, (6,))})
+    assert (spec.looks, spec.judged.own) == (Looks(6, 6), {"a against dense": Looks(3, 3, (6,))})
     same = [replace(pilot, time=9), replace(pilot, time=5, seeds={"dense": (7, 8, 9), "a": (7, 8, 9)})]
     assert history.with_tables(same, table) == history, "this look, and one at other seeds"
     announced = LookHistory().announce(2, 8, time=1)

@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.config.comparability import PROGRAM
 from attnlab.config.estimand import EstimandConfig
-from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.cells import CellSummary
 from attnlab.stats.compare import lose_alike, summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine
 from attnlab.stats.factorial import estimate_effects
@@ -19,6 +19,7 @@ from attnlab.stats.verdict import Reason, VerdictKind
 from attnlab.study.adaptive import can_be_conclusive
 from tests.config.test_design import two_level
 from tests.support.levels import made_up_levels
+from tests.support.specs import comparison_spec
 
 RATE = EstimandConfig(name="solve_rate", threshold=0.95)
 SUPERIORITY, MEDIAN = EstimandConfig(name="superiority"), EstimandConfig(name="median")
@@ -29,7 +30,7 @@ Score = float | str  # a text is the state of a run without a score
 def compared(
     stable: Mapping[int, Score], fragile: Mapping[int, Score], *, metric: str = "bits_per_byte", **options: Any
 ) -> tuple[CellSummary, CellSummary]:
-    spec = ComparisonSpec("s", ("kind",), metric, options.pop("direction", "max"), {"kind": "stable"}, **options)
+    spec = comparison_spec("s", ("kind",), metric, options.pop("direction", "max"), {"kind": "stable"}, **options)
     runs = [
         {
             "kind": kind,
@@ -143,7 +144,7 @@ def test_the_worst_runs_of_one_cell_diverge_without_false_verdicts(lost: int) ->
 def test_a_page_of_several_studies_has_no_mean_over_what_is_left() -> None:
     def table(name: str, fragile: Mapping[int, Score]) -> StudyTable:
         cells = compared(scattered(10), fragile, direction="min")
-        return StudyTable(name, ComparisonSpec(name, ("kind",), "bits_per_byte", "min", {"kind": "stable"}), cells)
+        return StudyTable(name, comparison_spec(name, ("kind",), "bits_per_byte", "min", {"kind": "stable"}), cells)
 
     fragile = scattered(10, 0.3, seed=1)
     lossy = {**fragile, 0: "diverged", 1: "diverged"}
@@ -172,7 +173,7 @@ def test_a_trend_and_the_agreement_of_levels_leave_out_unequal_losses() -> None:
 def test_effects_of_a_factor_that_diverges_have_no_test() -> None:
     design = two_level(3)
     axes = tuple(factor.name for factor in design.factors)
-    spec = ComparisonSpec("s", axes, "score", "max", factorial=design)
+    spec = comparison_spec("s", axes, "score", "max", factorial=design)
     noise = numpy.random.RandomState(0).normal(0, 0.1, (8, 6)).tolist()
     runs: list[dict[str, Any]] = []
     for i, point in enumerate(design.points):
@@ -203,7 +204,7 @@ def test_seeds_are_not_added_where_they_cannot_decide() -> None:
 @pytest.mark.parametrize("test", [PROGRAM, ""])
 def test_a_program_that_ignores_its_seed_has_no_verdict(estimand: EstimandConfig, test: str) -> None:
     noise = numpy.random.RandomState(0).uniform(-1e-7, 1e-7, (2, 10))
-    spec = ComparisonSpec("s", ("kind",), "loss", "min", {"kind": "a"}, estimand=estimand)
+    spec = comparison_spec("s", ("kind",), "loss", "min", {"kind": "a"}, estimand=estimand)
     runs = [
         {"kind": kind, "cell": kind, "seed": seed, "state": "completed", "test": test, "loss": value + noise[i, seed]}
         for i, (kind, value) in enumerate({"a": 1.93, "b": 1.9297}.items())

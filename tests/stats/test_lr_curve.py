@@ -1,7 +1,6 @@
 """Curves over a swept learning rate: optima, verdicts at the optima, and cells without one."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -12,6 +11,7 @@ from attnlab.report.sweep import sweep_warnings
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.lr_curve import CurveProblem, LearningRateCurve, difference_at_best
 from attnlab.stats.verdict import Reason, VerdictKind
+from tests.support.specs import changed
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
 
 WIDE = tuple(10 ** (-3.5 + i / 2) for i in range(5))
@@ -138,7 +138,7 @@ def test_a_metric_to_maximize_has_curves_that_open_downwards():
     mirrored = [
         r | {"bits_per_byte": 5 - r["bits_per_byte"], "valid_bits_per_byte": 5 - r["valid_bits_per_byte"]} for r in records
     ]
-    low, high = summarize(records), summarize(mirrored, replace(SPEC, direction="max"))
+    low, high = summarize(records), summarize(mirrored, changed(SPEC, direction="max"))
     assert high["no_wo"].value.mean == pytest.approx(5 - low["no_wo"].value.mean)
     assert curve_of(high["no_wo"]).optimum.mean == pytest.approx(curve_of(low["no_wo"]).optimum.mean)
     assert verdict_of(high["no_wo"]) == verdict_of(low["no_wo"])

@@ -16,7 +16,7 @@ from attnlab.report import methods
 from attnlab.report.margin import margin_notes
 from attnlab.report.page import make_page
 from attnlab.stats import paired
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.margin import with_margin
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, VerdictKind
@@ -24,8 +24,9 @@ from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.training.slope import final_slopes
 from tests.study.test_study import QUIET, study
+from tests.support.specs import changed, comparison_spec
 
-SPEC = ComparisonSpec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"})
+SPEC = comparison_spec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"})
 
 
 def runs_of(slopes: dict[str, list[float]], metric: str = "bits_per_byte") -> list[dict[str, Any]]:
@@ -42,7 +43,7 @@ def test_the_slope_of_a_power_law_gives_the_difference_that_more_steps_make() ->
     slopes = final_slopes(history, 1_000)
     assert slopes == {"valid_bits_per_byte_slope": pytest.approx(-0.3)}
     spec = with_margin(SPEC, "5 % of steps", runs_of({"dense": list(slopes.values())}))
-    assert spec.margin == pytest.approx(0.3 * math.log(1.05)) and spec.margin_share == 0.05
+    assert spec.margin == pytest.approx(0.3 * math.log(1.05)) and spec.goal.margin_share == 0.05
 
 
 def test_only_the_second_half_counts_and_three_points_are_needed() -> None:
@@ -56,8 +57,8 @@ def test_the_margin_is_the_mean_over_the_seeds_of_the_baseline() -> None:
     runs = runs_of({"dense": [-0.1, -0.2, -0.6], "no_wo": [-5.0]})
     spec = with_margin(SPEC, "10 % of steps", runs)
     assert spec.margin == pytest.approx(0.3 * math.log(1.1))
-    assert spec.margin_by_seed == pytest.approx({0: 0.1 * math.log(1.1), 1: 0.2 * math.log(1.1), 2: 0.6 * math.log(1.1)})
-    better_is_higher = ComparisonSpec("s", ("variant",), "accuracy", "max", {"variant": "dense"})
+    assert spec.goal.margin_by_seed == pytest.approx({0: 0.1 * math.log(1.1), 1: 0.2 * math.log(1.1), 2: 0.6 * math.log(1.1)})
+    better_is_higher = comparison_spec("s", ("variant",), "accuracy", "max", {"variant": "dense"})
     assert with_margin(better_is_higher, "10 % of steps", runs_of({"dense": [0.2]}, "accuracy")).margin == pytest.approx(
         0.2 * math.log(1.1)
     )
@@ -97,7 +98,7 @@ def test_a_median_is_tested_by_the_signs_of_margin_and_difference() -> None:
         for variant, gaps in (("dense", [0.0] * 6), ("no_wo", [0.01, 0.02, -0.01, 0.03, 0.015, 0.1]))
         for seed, gap in enumerate(gaps)
     ]
-    for compared, count in ((spec, 5), (replace(spec, margin_by_seed={}), 6)):
+    for compared, count in ((spec, 5), (changed(spec, margin_by_seed={}), 6)):
         difference = summarize_cells(rows, compared)[1].difference
         assert difference is not None and difference.interval.is_exact
         assert difference.p_equivalent == pytest.approx(binomtest(count, 6, alternative="greater").pvalue)
@@ -117,7 +118,7 @@ def test_a_moderated_test_adds_the_variance_of_the_margin() -> None:
 
 def test_a_margin_in_the_metric_s_unit_stays() -> None:
     spec = with_margin(SPEC, 0.01, [])
-    assert (spec.margin, spec.margin_share) == (0.01, None) and margin_notes([], spec) == []
+    assert (spec.margin, spec.goal.margin_share) == (0.01, None) and margin_notes([], spec) == []
 
 
 def steps_study(**changes: Any) -> dict[str, Any]:
@@ -166,8 +167,8 @@ def test_a_curve_with_too_few_points_is_refused_in_the_plan(train: dict[str, Any
 
 def judged(scores: dict[str, list[float]], margin: float, **spec: Any) -> Any:
     """Return the verdict on `cell`, compared with `base`."""
-    comparison = ComparisonSpec("s", ("kind",), **{"metric": "accuracy", "direction": "max", **spec})
-    comparison = replace(comparison, baseline={"kind": "base"}, margin=margin)
+    comparison = comparison_spec("s", ("kind",), **{"metric": "accuracy", "direction": "max", **spec})
+    comparison = changed(comparison, baseline={"kind": "base"}, margin=margin)
     runs = [
         {"kind": kind, "seed": seed, "state": "completed", comparison.metric: value}
         for kind, values in scores.items()

@@ -1,6 +1,5 @@
 """Tests of moderated t-tests: against scipy, the rule by which they are used, and their error rate in simulated tables."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -8,10 +7,11 @@ import pytest
 
 from attnlab.report.interval_notes import notes_on_intervals
 from attnlab.stats import moderation, paired
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.variance_prior import prior_degrees_of_freedom, table_prior
+from tests.support.specs import changed, comparison_spec
 
 Table = list[paired.Difference]
 
@@ -203,7 +203,7 @@ def test_comparisons_borrow_within_their_level_and_test() -> None:
         for steps, scale, test in ((500, 5.0, '{"data": 1}'), (1500, 1.0, '{"data": 1}'), (4500, 1.0, '{"data": 2}'))
         for seed in range(4)
     ]
-    spec = ComparisonSpec("levels", ("variant", "train.steps"), "loss", "min", {"variant": "dense"}, over="train.steps")
+    spec = comparison_spec("levels", ("variant", "train.steps"), "loss", "min", {"variant": "dense"}, over="train.steps")
     cells = summarize_cells(runs, spec)
     compared = [cell for cell in cells if cell.difference]
     for steps in ("500", "1500", "4500"):
@@ -211,7 +211,7 @@ def test_comparisons_borrow_within_their_level_and_test() -> None:
         mean = numpy.mean([(interval.sd or 0) ** 2 for interval in intervals])
         assert {i.prior.comparisons for i in intervals if i.prior} == {3}
         assert [i.prior and i.prior.variance for i in intervals] == pytest.approx([mean] * 3)
-    by_test = summarize_cells(runs, replace(spec, over=""))
+    by_test = summarize_cells(runs, changed(spec, over=""))
     numbers = {c.axes["train.steps"]: c.difference.interval.prior for c in by_test if c.difference}
     assert [prior and (prior.comparisons, prior.groups) for prior in numbers.values()] == [(6, 2), (6, 2), (3, 2)]
     assert "the 3 comparisons at the same level" in notes_on_intervals(cells)[0]

@@ -5,14 +5,15 @@ import math
 import pytest
 from scipy import stats
 
-from attnlab.stats.cells import CellSummary, ComparisonSpec
+from attnlab.stats.cells import CellSummary
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.pooling import Effect, average, heterogeneity, independent_groups, pool, relative_effect
 from attnlab.stats.sequential import Looks
+from tests.support.specs import comparison_spec
 
 
 def effect_of(metric: str, base: float, gap: float) -> Effect | None:
-    spec = ComparisonSpec(
+    spec = comparison_spec(
         "s", ("variant",), metric, "max" if metric in ("accuracy", "bleu", "chrf") else "min", {"variant": "dense"}
     )
     runs = [
@@ -92,7 +93,7 @@ def test_studies_that_share_data_and_a_seed_are_one_group() -> None:
 
 
 def test_an_effect_keeps_the_correction_for_looks() -> None:
-    spec = ComparisonSpec("s", ("variant",), "loss", "min", {"variant": "dense"}, looks=Looks(3, 6))
+    spec = comparison_spec("s", ("variant",), "loss", "min", {"variant": "dense"}, looks=Looks(3, 6))
     runs = [
         {"variant": v, "state": "completed", "seed": s, "loss": 2.0 + 0.1 * (v != "dense") * (s + 1)}
         for v in ("dense", "no_wo")

@@ -11,6 +11,7 @@ from attnlab.config.estimand import EstimandConfig
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.predictive_validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from tests.support.levels import made_up_levels
+from tests.support.specs import changed
 
 # "dense" is at 0. At 1,500, c and d change places; at 4,500, a is on the other side of all others, and e ties with d.
 GAPS = {
@@ -45,7 +46,7 @@ def test_a_metric_that_is_better_when_larger_counts_alike(seeds: int) -> None:
     runs, spec = made_up_levels(GAPS, seeds=seeds)
     reversed_ = [run | {"bits_per_byte": -run["bits_per_byte"]} for run in runs]
     loss, score = (
-        summarize_agreement(summarize_cells(rows, replace(spec, direction=direction)), spec)
+        summarize_agreement(summarize_cells(rows, changed(spec, direction=direction)), spec)
         for rows, direction in ((runs, "min"), (reversed_, "max"))
     )
     assert loss == score and loss[0].verdicts > 0
@@ -72,7 +73,7 @@ def test_studies_without_enough_cells_levels_or_means_have_no_agreement() -> Non
     runs, spec = made_up_levels(GAPS)
     cells = summarize_cells(runs, spec)
     assert summarize_agreement(cells, spec)
-    assert summarize_agreement(cells, replace(spec, over="")) == []
+    assert summarize_agreement(cells, changed(spec, over="")) == []
     assert summarize_agreement(cells, replace(spec, estimand=EstimandConfig(name="median"))) == []
     assert {a.cells for a in summarize_agreement(cells, replace(spec, control={"variant": "a"}))} == {5}
 

@@ -11,9 +11,10 @@ from attnlab.planning.plan import Plan, plan
 from attnlab.report.answer import make_answer
 from attnlab.report.command import notes_on_files
 from attnlab.report.wording import describe_verdict
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine
 from tests.support.several import made_up_study
+from tests.support.specs import comparison_spec
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -44,7 +45,7 @@ def runs_of(planned: Plan, gap: float, **columns: Any) -> list[dict[str, Any]]:
 def test_cells_of_a_program_that_read_other_files_are_marked(folder: Path) -> None:
     study = planned("python train.py --data={data} {seed}", "data", ["a.txt", "b.txt"])
     assert any("on other files: b.txt instead of a.txt" in note for note in study.notes)
-    spec = ComparisonSpec("program", ("data",), "loss", "min", {"data": "a.txt"})
+    spec = comparison_spec("program", ("data",), "loss", "min", {"data": "a.txt"})
     cells = summarize_cells(runs_of(study, 0.3), spec)
     assert describe_verdict(cells[1].verdict) == "worse, not on the same files (b.txt instead of a.txt)"
     (note,) = notes_on_files(cells)
@@ -64,13 +65,13 @@ def test_cells_that_read_the_same_data_are_not(command: str, axis: str, values: 
     (folder / "other.py").write_text("import os")
     study = planned(command, axis, values)
     assert not any("other files" in note for note in study.notes)
-    cells = summarize_cells(runs_of(study, 0.3), ComparisonSpec("program", (axis,), "loss", "min", {axis: values[0]}))
+    cells = summarize_cells(runs_of(study, 0.3), comparison_spec("program", (axis,), "loss", "min", {axis: values[0]}))
     assert describe_verdict(cells[1].verdict) == "worse" and notes_on_files(cells) == []
 
 
 def table(name: str, study: Plan, command: str, **values: str) -> StudyTable:
     columns = {"command": command, "files.train.py": DIGEST, **{f"values.{key}": value for key, value in values.items()}}
-    spec = ComparisonSpec(name, ("gate",), "loss", "min", {"gate": "off"})
+    spec = comparison_spec(name, ("gate",), "loss", "min", {"gate": "off"})
     return StudyTable(name, spec, summarize_cells(runs_of(study, 0.3, **columns), spec))
 
 

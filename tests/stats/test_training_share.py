@@ -1,7 +1,6 @@
 """Tests of differences as a share of training."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pandas
@@ -10,11 +9,12 @@ from numpy.random import RandomState
 from scipy import stats
 
 from attnlab.report.training_share import share_notes
-from attnlab.stats.compare import ComparisonSpec, summarize_cells
+from attnlab.stats.compare import summarize_cells
 from attnlab.stats.share_summary import ShareSource, summarize_shares
 from attnlab.stats.training_share import Curve, running_mean, share_of, training_share
 from attnlab.stats.trend import summarize_trends
 from tests.support.levels import made_up_levels, swept
+from tests.support.specs import changed, comparison_spec
 
 STEPS = range(100, 1001, 100)
 
@@ -94,7 +94,7 @@ def test_the_running_mean_is_centred() -> None:
     assert len(running_mean([(step, 1.0) for step in range(100)])) == 91
 
 
-SPEC = ComparisonSpec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"})
+SPEC = comparison_spec("s", ("variant",), "bits_per_byte", "min", {"variant": "dense"})
 
 
 def runs_with_curves(points: int, metric: str) -> tuple[list[dict[str, object]], pandas.DataFrame]:
@@ -192,13 +192,13 @@ def test_every_comparison_has_a_share_if_no_level_is_a_length_of_training() -> N
     runs, spec = made_up_levels({"no_wo": [-0.1] * 3})
     rows = [(run["run_id"], "valid/bits_per_byte", step, v + run["bits_per_byte"]) for run in runs for step, v in power_law()]
     curves = pandas.DataFrame(rows, columns=["run_id", "metric", "step", "value"])
-    shares = summarize_shares(summarize_cells(runs, spec), runs, curves, spec=replace(spec, over=""))
+    shares = summarize_shares(summarize_cells(runs, spec), runs, curves, spec=changed(spec, over=""))
     assert [share.name for share in shares] == [f"no_wo steps={level}" for level in (500, 1500, 4500)]
 
 
 def test_a_sweep_has_the_shares_at_the_best_value_tried() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.1] * 3})
-    runs, spec = swept(runs), replace(spec, over="", sweep="train.lr")
+    runs, spec = swept(runs), changed(spec, over="", sweep="train.lr")
     rows = [(run["run_id"], "valid/bits_per_byte", step, v + run["bits_per_byte"]) for run in runs for step, v in power_law()]
     curves = pandas.DataFrame(rows, columns=["run_id", "metric", "step", "value"])
     best = [run for run in runs if run["train.lr"] == 10**-2.5]

@@ -12,6 +12,7 @@ from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.trend import Trend, TrendKind, TrendReason, fit_line, summarize_trends
 from tests.support.levels import LEVELS, made_up_levels, swept
+from tests.support.specs import changed
 
 
 def trends_of(gaps: dict[str, list[float]], **options: Any) -> dict[str, Trend]:
@@ -140,7 +141,7 @@ def test_seeds_that_no_two_levels_share_have_no_trend() -> None:
 def test_one_seed_and_too_few_for_the_first_look() -> None:
     assert trends_of({"no_wo": [-0.05, -0.03, -0.01]}, seeds=1)["no_wo"].reason is TrendReason.ONE_SEED
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]}, seeds=2)
-    spec = replace(spec, looks=Looks(3, 12))
+    spec = changed(spec, looks=Looks(3, 12))
     assert summarize_trends(summarize_cells(runs, spec), spec)[0].reason is TrendReason.BEFORE_FIRST_LOOK
 
 
@@ -148,7 +149,7 @@ def test_looks_count_for_trends() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.04, -0.03]}, noise=0.01)
     cells = summarize_cells(runs, spec)
     plain = summarize_trends(cells, spec)[0].slope
-    looked = summarize_trends(cells, replace(spec, looks=Looks(3, 12)))[0].slope
+    looked = summarize_trends(cells, changed(spec, looks=Looks(3, 12)))[0].slope
     assert plain is not None and looked is not None and plain.p is not None and looked.p is not None
     assert looked.p > plain.p and looked.interval.half_width > plain.interval.half_width  # type: ignore[operator]
 
@@ -161,7 +162,7 @@ def test_the_same_difference_at_every_level_is_steady_and_rounding_is_no_trend()
 
 def test_each_baseline_and_each_other_axis_has_trends_of_its_own() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "gru": [0.05, 0.05, 0.05]})
-    spec = replace(spec, further_baselines=({"variant": "gru"},))
+    spec = changed(spec, further_baselines=({"variant": "gru"},))
     trends = summarize_trends(summarize_cells(runs, spec), spec)
     assert [(trend.name, trend.baseline) for trend in trends] == [("no_wo", "dense"), ("no_wo", "gru"), ("gru", "dense")]
     assert {trend.kind for trend in trends[:2]} == {TrendKind.SHRINKS}
@@ -176,7 +177,7 @@ def test_the_control_has_no_trend() -> None:
 def test_swept_cells_are_compared_at_their_optima() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
     (plain,) = summarize_trends(summarize_cells(runs, spec), spec)
-    spec = replace(spec, sweep="train.lr")
+    spec = changed(spec, sweep="train.lr")
     (trend,) = summarize_trends(summarize_cells(swept(runs), spec), spec)
     assert trend.kind is TrendKind.SHRINKS and trend.slope is not None and plain.slope is not None
     assert trend.slope.interval.mean == pytest.approx(plain.slope.interval.mean)
@@ -184,7 +185,7 @@ def test_swept_cells_are_compared_at_their_optima() -> None:
 
 def test_a_study_without_levels_has_no_trends() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
-    assert summarize_trends(summarize_cells(runs, spec), replace(spec, over="")) == []
+    assert summarize_trends(summarize_cells(runs, spec), changed(spec, over="")) == []
 
 
 def test_a_line_through_three_points() -> None:

@@ -1,6 +1,5 @@
 """Tests of studies with several baselines: each cell is compared with each of them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from attnlab.report.page import overview
 from attnlab.report.result import compare_result
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
-from attnlab.stats.compare import ComparisonSpec, comparisons, summarize_cells
+from attnlab.stats.compare import comparisons, summarize_cells
 from attnlab.stats.moderation import moderate
 from attnlab.stats.paired import correct, difference
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, study
+from tests.support.specs import changed, comparison_spec
 
-SPEC = ComparisonSpec(
+SPEC = comparison_spec(
     "s", ("variant",), "bits_per_byte", "min", {"variant": "a"}, margin=0.5, further_baselines=({"variant": "b"},)
 )
 LEVELS = {"a": 3.0, "b": 2.0, "c": 2.5}
@@ -58,8 +58,8 @@ def test_baselines_on_several_axes_are_compared_with_each_other() -> None:
         for v, s in names
         for seed in range(3)
     ]
-    spec = ComparisonSpec("s", ("variant", "size"), "bits_per_byte", "min", {"variant": "a"})
-    spec = replace(spec, further_baselines=({"size": "small"},))
+    spec = comparison_spec("s", ("variant", "size"), "bits_per_byte", "min", {"variant": "a"})
+    spec = changed(spec, further_baselines=({"size": "small"},))
     assert [(cell.name, cell.baseline) for cell in comparisons(summarize_cells(runs, spec))] == [
         ("a small", ""),
         ("a large", ""),
@@ -95,7 +95,7 @@ def test_the_report_shows_every_comparison() -> None:
 
 
 def test_one_baseline_looks_as_before() -> None:
-    one = ComparisonSpec("s", ("variant",), "bits_per_byte", "min", {"variant": "a"})
+    one = comparison_spec("s", ("variant",), "bits_per_byte", "min", {"variant": "a"})
     table = verdict_table(summarize_cells(records(), one), one)
     assert "compared with" not in [column.heading for column in table.columns] and len(table.rows) == 3
 

@@ -6,6 +6,7 @@ from typing import Any
 from numpy.random import RandomState
 
 from attnlab.stats.compare import ComparisonSpec
+from tests.support.specs import comparison_spec
 
 LEVELS = (500, 1500, 4500)
 
@@ -31,7 +32,7 @@ def made_up_levels(
             for seed in range(seeds):
                 value = 2.5 - 0.1 * number + luck[seed] + gap + random.normal(0, noise)
                 runs.append(_run(variant, level, seed, value))
-    spec = ComparisonSpec(
+    spec = comparison_spec(
         "levels",
         ("variant", "train.steps"),
         "bits_per_byte",

@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.random import RandomState
 
-from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.trend import summarize_trends
+from tests.support.specs import comparison_spec
 
 
 def made_up_study(
@@ -50,6 +50,6 @@ def made_up_study(
                 runs.append({**fields, metric: value, "test": json.dumps({"data": data or name})})
     axes = ("variant", "model.heads") if len(heads) > 1 else ("variant",)
     direction = "max" if metric in ("accuracy", "score") else "min"
-    spec = ComparisonSpec(name, axes, metric, direction, {"variant": "dense"}, **options)
+    spec = comparison_spec(name, axes, metric, direction, {"variant": "dense"}, **options)
     cells = summarize_cells(runs, spec)
     return StudyTable(name, spec, cells, summarize_trends(cells, spec))

@@ -5,11 +5,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.stats.compare import ComparisonSpec
+from tests.support.specs import comparison_spec
 
 PATH = "train.lr"
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
-SPEC = ComparisonSpec("swept", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, sweep=PATH)
+SPEC = comparison_spec("swept", ("variant",), "bits_per_byte", "min", {"variant": "dense"}, sweep=PATH)
 
 
 def sweep_records(

@@ -7,7 +7,7 @@ import pandas
 
 from attnlab.config.search import SearchConfig
 from attnlab.report.methods import StudyInfo
-from attnlab.stats.compare import ComparisonSpec
+from tests.support.specs import comparison_spec
 
 LEVELS = {"dense": 2.31, "einsum": 2.31, "no_wo": 2.36, "strided_sparse stride=16": 2.52, "basic": 3.40}
 YAML = """\
@@ -25,7 +25,7 @@ seeds: [0, 1, 2]
 baseline: {variant: dense}
 margin: 0.02
 """
-SPEC = ComparisonSpec("made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
+SPEC = comparison_spec("made-up", ("variant", "position"), "bits_per_byte", "min", {"variant": "dense"}, margin=0.02)
 INFO = StudyInfo(SPEC, YAML, "attnlab run ablations/made-up.yaml")
 
 

@@ -119,7 +119,7 @@ def _classes(cited: Sequence[Citation]) -> str:
 def _training(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> str:
     """Return the task and the most important settings of models and training; the appendix has all."""
     groups = {"Models": MODEL, "Training": TRAINING}
-    texts = [f"Task: {tasks}."] if (tasks := values_text(records, "task")) and spec.task_axis == "" else []
+    texts = [f"Task: {tasks}."] if (tasks := values_text(records, "task")) and not spec.tasks.axis else []
     for title, fields in groups.items():
         values = [f"{name} {text}" for field, name in fields.items() if (text := values_text(records, field))]
         texts += [f"{title}: {', '.join(values)}."] if values else []
