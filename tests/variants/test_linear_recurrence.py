@@ -1,5 +1,6 @@
 """Linear attention and its relatives against the recurrences of their papers, written out step by step."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -463,6 +464,31 @@ def test_negative_eigenvalues_let_a_state_alternate(name: str) -> None:
                 signs.append(state.sum().sign().item())
     # The key of the first position differs, because its value is a feature of its input as well.
     assert signs[1:] == [-signs[0] * (-1) ** i for i in range(6)]
+
+
+@pytest.mark.parametrize("bits", [[1, 1, 1, 1, 1], [0, 1, 0, 0, 1, 1], [1, 0, 1, 1, 0, 0, 1]])
+def test_rotations_keep_parity_with_a_positive_decay(bits: list[int]) -> None:
+    """With an angle of pi at each one, the output has the sign (-1)^(number of ones)."""
+    variant: Any = make("mamba3", state_dim=8, rotary_fraction=1.0)
+    with torch.no_grad():
+        for layer in (variant.query, variant.key, variant.value, variant.step, variant.rate, variant.mix, variant.angle):
+            layer.weight.zero_()
+        variant.query_bias.fill_(1.0)
+        variant.key_bias.fill_(1.0)
+        variant.skip.zero_()
+        variant.step_bias.fill_(math.log(math.e - 1))  # Delta = 1
+        variant.rate.weight[:, 2] = -40.0  # the slowest decay
+        variant.mix.weight[:, 2] = 40.0  # lambda = 1
+        variant.angle.weight[:, 0] = 40.0  # theta = pi at a one
+        variant.value.weight[:, 1] = 1.0
+        variant.gate.weight.zero_()
+        variant.gate.weight[:, 2] = 1.0
+        variant.out.weight.fill_(1.0)
+        x = torch.zeros(1, 1 + len(bits), DIM, dtype=torch.float64)
+        x[0, 1:, 0], x[:, 0, 1], x[:, :, 2] = torch.tensor(bits, dtype=torch.float64), 1.0, 1.0
+        signs = variant(x)[0, 1:, 0].sign()
+    ones = torch.tensor(bits).cumsum(0)
+    assert torch.equal(signs, (-1.0) ** ones.double())
 
 
 @pytest.mark.parametrize(
