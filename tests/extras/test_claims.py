@@ -169,7 +169,7 @@ def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:
     (case,) = [case for case in cases if case.claim.id == "K02-lstm"]
     assert "after the results" in case.remarks[0]
     (call, *_) = case.pages[0].info.calls
-    text = "claim: {sentence: s, source: s, cell: {variant: lstm}, direction: better}"
+    text = case.claim.path.read_text(encoding="utf-8").replace("worse", "better")
     pages = tuple(replace(page, info=replace(page.info, calls=(replace(call, text=text),))) for page in case.pages)
     remarks = list(describe_statement(case.claim, pages))
     assert "changed after the first run" in remarks[0] and "direction" in remarks[0]

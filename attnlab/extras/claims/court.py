@@ -171,12 +171,13 @@ def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
 def describe_statement(claim: Claim, pages: Iterable[Page]) -> list[str]:
     """Return what the calls of the study say of its claim: stated after the first run, or changed since."""
     calls = next((page.info.calls for page in pages if page.info.calls), ())
+    now = _section(read(claim.path, what="a study")[0])
     stated = [_recorded(call.text) for call in calls]
-    if not any(stated):
+    same = [one for one in stated if one.get("sentence") == now.get("sentence")]
+    if not same:
         return ["stated after the results of the study were known"]
-    remarks = [] if stated[0] else ["stated after the first run of the study"]
-    first, now = next(claim for claim in stated if claim), _section(read(claim.path, what="a study")[0])
-    changed = [name for name in JUDGED if first.get(name) != now.get(name)]
+    remarks = [] if same[0] is stated[0] else ["stated after the first run of the study"]
+    changed = [name for name in JUDGED if same[0].get(name) != now.get(name)]
     return [*remarks, *([f"changed after the first run: {', '.join(changed)}"] if changed else [])]
 
 

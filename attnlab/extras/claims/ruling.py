@@ -213,13 +213,12 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
     """Return whether more than half of the seeds solve the task, by the exact interval of the solve rate."""
     solved = getattr(cell.estimate, "solved", None)
     if cell.estimate is None or solved is None:
-        return Evidence(cell.name, "inconclusive", reason="no solve rate")
+        return Evidence(cell.name, "inconclusive", reason="no solve rate", cells=(cell.name,))
     n = cell.estimate.n
     low, high = clopper_pearson(solved, n, LEVEL / 2)
     outcome = "can" if low > MOST_SEEDS else "cannot" if high < MOST_SEEDS else "inconclusive"
-    return Evidence(
-        cell.name, outcome, n, solved / n, low, high, reason="" if outcome != "inconclusive" else f"{solved} of {n} seeds"
-    )
+    reason = f"{solved} of {n} seeds" if outcome == "inconclusive" else ""
+    return Evidence(cell.name, outcome, n, solved / n, low, high, reason=reason, cells=(cell.name,))
 
 
 def _of_share(one: CellShare) -> Evidence:
