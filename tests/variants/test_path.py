@@ -37,11 +37,12 @@ def path(variant: Variant, x: Tensor, context: Tensor) -> Tensor:
     w = paper.unit(paper.silu(w).unflatten(-1, (HEADS, D)))  # (s, h, d)
     beta = 2 * sigmoid(context @ parameters["beta.weight"].T + parameters["beta.bias"])
 
+    matrices = torch.eye(D, dtype=torch.float64) - beta[..., None, None] * w[..., :, None] * w[..., None, :]  # (s, h, d, d)
+
     def logit(h: int, query: Tensor, key: Tensor, i: int, j: int) -> Tensor:
-        product = torch.eye(D, dtype=torch.float64)
         for n in range(j + 1, s - t + i + 1):
-            product = product @ (torch.eye(D, dtype=torch.float64) - beta[n, h] * torch.outer(w[n, h], w[n, h]))
-        return key @ product @ query / D**0.5
+            key = key @ matrices[n, h]
+        return key @ query / D**0.5
 
     y = concatenated(attention(q, k, v, visible=lambda h, i, j: behind(t, s, i, j) >= 0, logit=logit))
     out = whole_matrix(variant, "out")
