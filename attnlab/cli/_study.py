@@ -33,7 +33,7 @@ def add_study_arguments(parser: Parser) -> None:
         "--only", metavar="AXIS=VALUE[,VALUE]", help="select cells, for example variant=no_wo,dense (repeatable)"
     )
     parser.add_argument(
-        "--seeds", metavar="SEEDS", help="seeds of each cell: 0-4 or 0,1,7 (with a search: the confirming seeds)"
+        "--seeds", metavar="SEEDS", help="seeds of each cell: 0-4, 0,1,7 or auto (with a search: the confirming seeds)"
     )
 
 
@@ -48,7 +48,7 @@ def add_seed_arguments(parser: Parser) -> None:
         "--max-seeds",
         type=positive_int,
         metavar="N",
-        help="maximum number of seeds per cell with --until-conclusive (default 12)",
+        help="maximum number of seeds per cell with --until-conclusive, instead of max_seeds of the study (default 12)",
     )
     parser.add_argument(
         "--futility",
@@ -153,9 +153,7 @@ def adaptive_options(arguments: Namespace) -> dict[str, Any] | None:
         raise UserError(f"--{next(iter(options)).replace('_', '-')} requires --until-conclusive")
     if not arguments.until_conclusive:
         return None
-    from attnlab.study.adaptive import MAX_SEEDS
-
-    return {"max_seeds": MAX_SEEDS, **options}
+    return options
 
 
 def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive: dict[str, Any] | None = None) -> int:
@@ -163,7 +161,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
 
     Args:
         only: not empty if the plan is a part of its study; the records of the other cells are then kept.
-        adaptive: add seeds until every verdict is conclusive, with these options; None: run the study's seeds.
+        adaptive: add seeds until every verdict is conclusive, with these options; None: only if the study has `max_seeds`.
 
     Raises:
         UserError: every cell is refused.
@@ -172,7 +170,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.result import judge
-    from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive
+    from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive
     from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes
     from attnlab.study.run import run
@@ -180,7 +178,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.study.start_check import check_own_variants
 
     plan.require_runs()
-    if adaptive is not None:
+    if adaptive is not None or plan.study.max_seeds is not None:
+        adaptive = {"max_seeds": plan.study.max_seeds or MAX_SEEDS, **(adaptive or {})}
         require_seeds_can_be_added(plan, **adaptive)  # before the checks, which take seconds
     if not arguments.no_check:
         with ProgressLine() as progress:

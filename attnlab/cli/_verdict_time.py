@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnlab.study.pace import Pace
     from attnlab.study.verdict_time import Group, Open, VerdictTime
 
+COST = ("seeds", "runs", "time")  # headings
 LISTED = 4  # inconclusive comparisons that are named
 
 
@@ -78,6 +79,13 @@ def _print_spread(group: Group, time: VerdictTime) -> None:
     label = f" of {group.label}" if group.label else ""
     of = f"standard deviation {group.spread.sd:.2g}, from {count(len(group.comparisons), 'comparison')}"
     print_text(f"Spread of the paired differences{label}: {of}.")
+    rows = [[*_cost(time, seeds), f"{difference:.2g}"] for seeds, difference in time.settled(group)]
+    if rows:
+        print_text(
+            f"  Differences that are found{label}, and within which cells without one are called equivalent, each with a "
+            f"probability of {100 * POWER:.0f} %:"
+        )
+        print_table([*COST, "difference"], rows)
     probability = group.probability(time.planned)
     if group.design is None or probability is None or group.seeds is None or not time.rests_on_groups:
         return
@@ -99,17 +107,19 @@ def _print_unknown(time: VerdictTime) -> None:
     for group in time.groups:
         if group.design is None or group.spread is not None:
             continue
-        rows = [
-            [str(seeds), str(len(runs)), format_duration(time.pace.seconds(runs)), f"{sd:.2g}"]
-            for seeds, sd in time.examples(group)
-            for runs in [time.runs(seeds)]
-        ]
+        rows = [[*_cost(time, seeds), f"{sd:.2g}"] for seeds, sd in time.examples(group)]
         label = f" of {group.label}" if group.label else ""
         print_text(
             f"  To find a difference of ±{group.design.margin:.2g}{label}, and to call cells without one equivalent, each with "
             f"a probability of {100 * POWER:.0f} %, the standard deviation of paired differences may be at most:"
         )
-        print_table(["seeds", "runs", "time", "standard deviation"], rows)
+        print_table([*COST, "standard deviation"], rows)
+
+
+def _cost(time: VerdictTime, seeds: int) -> list[str]:
+    """Return a number of seeds, the runs that are left with it, and their time."""
+    runs = time.runs(seeds)
+    return [str(seeds), str(len(runs)), format_duration(time.pace.seconds(runs))]
 
 
 def _print_open(time: VerdictTime) -> None:

@@ -98,6 +98,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / pace.tflops / pace.workers / 1e12)}"
     at_a_time = f", {pace.workers} runs at a time" if pace.workers > 1 else ""
     print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total{at_a_time}.")
+    _print_most_seeds(plan, pace)
     _print_finished(plan)
     print_text(f"Time: training only, at {pace.tflops:.3g} TFLOP/s, {pace.source}.")
     _print_evaluation(plan)
@@ -120,6 +121,17 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
+
+
+def _print_most_seeds(plan: Plan, pace: Pace) -> None:
+    """Print the cost of a study whose seeds are added until its verdicts are conclusive."""
+    most = plan.study.max_seeds
+    if most is None:
+        return
+    share = most / len(plan.seeds)
+    time = format_duration(share * plan.train_flops / pace.tflops / pace.workers / 1e12)
+    runs = count(round(share * plan.total), "run")
+    print_text(f"Seeds are added to inconclusive comparisons, up to {most} per cell: at most {runs}, {time}.")
 
 
 def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -> None:

@@ -18,7 +18,7 @@ from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search, check_sweep
 from attnlab.config.stages import check_stages
-from attnlab.config.study import StudyConfig, check_axis
+from attnlab.config.study import StudyConfig, check_added_seeds, check_axis
 from attnlab.config.study_source import StudySource, assignment
 from attnlab.config.tasks import check_tasks
 from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
@@ -79,6 +79,8 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
         check_command(study)
         study = study.model_copy(update={"reference_scores": False})
     _check_skip(study)
+    if study.max_seeds is not None:
+        check_added_seeds(study, study.max_seeds, place=study.where("seeds" if "seeds" in complete else "max_seeds"))
     return _with_claim_labels(_with_control_labels(_with_baseline_labels(study)))
 
 

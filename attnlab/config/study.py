@@ -11,6 +11,7 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from attnlab.config.claim import ClaimConfig
@@ -20,7 +21,7 @@ from attnlab.config.question import Margin, Metric
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
 from attnlab.config.study_source import StudySource
 from attnlab.config.sweep import SweepConfig
-from attnlab.config.types import NAMED_SCHEMA, Section, Seeds, expected
+from attnlab.config.types import AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS, NAMED_SCHEMA, Count, Section, StudySeeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest
 
@@ -193,8 +194,14 @@ class StudyConfig(Section):
     design: Design | None = Field(
         default=None, description="the cells of a study with factors: full (default), leave_one_out or fractional"
     )
-    seeds: Seeds = Field(
-        default=[0], description="of each cell: a list, or a range, for example 0-4; with search: confirm.seeds"
+    seeds: StudySeeds = Field(
+        default=[0],
+        description="of each cell: auto, for three and then as many as the verdicts need, up to max_seeds (12); a list; or a "
+        "range, for example 0-4; with search: confirm.seeds",
+    )
+    max_seeds: Count | None = Field(
+        default=None,
+        description="add seeds one at a time to inconclusive comparisons, up to this number; null: train the seeds as listed",
     )
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
@@ -244,6 +251,14 @@ class StudyConfig(Section):
     _source: StudySource = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
     _merged: dict[str, Any] | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_first_seeds(cls, fields: Any) -> Any:
+        """Replace `seeds: auto` by the first seeds and the largest number of them."""
+        if not isinstance(fields, dict) or fields.get("seeds") != AUTO_SEEDS:
+            return fields
+        return {**fields, "seeds": FIRST_SEEDS, "max_seeds": fields.get("max_seeds") or MAX_ADDED_SEEDS}
 
     @field_validator("study", mode="after")
     @classmethod
@@ -346,3 +361,17 @@ def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
         known = list(study.grid)
         expectation = f"expected one of {', '.join(known)}" if known else "the study has no grid"
         raise UserError(f"{axis!r} is not an axis of the grid{nearest(axis, known)}: {expectation}", place)
+
+
+def check_added_seeds(study: StudyConfig, most: int, *, place: str) -> None:
+    """Raise ``UserError`` at ``place`` unless seeds can be added to a study, up to ``most`` in all."""
+    if study.sweep is not None:
+        message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
+        raise UserError(message, place)
+    if study.factors:
+        message = "expected no 'factors': the effects of a design are estimated from equally many seeds in all of its cells"
+        raise UserError(message, place)
+    if study.baseline is None:
+        raise UserError("expected a 'baseline' in the study: without one there are no verdicts", place)
+    if most < len(study.reported_seeds):
+        raise UserError(f"max_seeds: expected at least the {len(study.reported_seeds)} seeds that the study has", place)

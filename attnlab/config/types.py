@@ -170,6 +170,8 @@ _SEEDS_SCHEMA = {
     ]
 }
 Seeds = Annotated[list[Seed], BeforeValidator(_seeds), Field(min_length=1), WithJsonSchema(_SEEDS_SCHEMA)]
+AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS = "auto", [0, 1, 2], 12  # seeds: auto: the first ones, and the most in all
+StudySeeds = Annotated[Seeds, WithJsonSchema({"anyOf": [*_SEEDS_SCHEMA["anyOf"], {"const": AUTO_SEEDS}]})]
 
 _NAME = {"type": "string", "minLength": 1}
 NAMED_SCHEMA = {

@@ -87,7 +87,7 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     *_, last = info.calls
     looks = info.spec.looks
     announced = looks is not None and looks.announced
-    adaptive = announced and ADAPTIVE not in last.command
+    adaptive = announced and not _adds_seeds(last)
     if not (last.partial or info.selection.left_out or info.changes or adaptive or (looks and looks.further)):
         return [last]
     started = [
@@ -97,10 +97,15 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
     calls = list(info.calls[max(before, default=0) :])
     # Without such a call, seeds were added by one in Python. The bundles of a merge have the calls that added theirs.
-    if looks and announced and not any(ADAPTIVE in call.command or call.command.startswith(MERGE) for call in calls):
+    if looks and announced and not any(_adds_seeds(call) or call.command.startswith(MERGE) for call in calls):
         adaptive_call = replace(calls[0], command=f"{calls[0].command} {ADAPTIVE} --max-seeds {looks.last}")
         return [adaptive_call, *(calls[1:] if looks.further else [])]
     return calls
+
+
+def _adds_seeds(call: Call) -> bool:
+    """Return True if a call adds seeds until verdicts are conclusive, by itself or as its study file says."""
+    return ADAPTIVE in call.command or re.search(r"^(seeds: *['\"]?auto|max_seeds: *\d)", call.text, re.MULTILINE) is not None
 
 
 def _portable(call: Call, study: str) -> tuple[str, str, str]:

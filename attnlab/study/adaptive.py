@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.log import log_to
+from attnlab.config.study import check_added_seeds
+from attnlab.config.types import MAX_ADDED_SEEDS
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, lose_alike, summarize_cells
 from attnlab.stats.futility import FUTILITY, Futility, find_futility
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.study.run import StudyResult
 
-MAX_SEEDS = 12
+MAX_SEEDS = MAX_ADDED_SEEDS
 MIN_EQUAL = 3  # equal scores of as many seeds are no chance: a program that ignores its seed gets no more of them
 logger = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ logger = logging.getLogger(__name__)
 def run_until_conclusive(
     study: str | Path | dict[str, Any] | Plan,
     *,
-    max_seeds: int = MAX_SEEDS,
+    max_seeds: int | None = None,
     futility: float = FUTILITY,
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
@@ -75,7 +77,9 @@ def run_until_conclusive(
     from attnlab.study.run import StudyResult, run
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {}, root=root)
+    max_seeds = max_seeds or plan.study.max_seeds or MAX_SEEDS
     require_seeds_can_be_added(plan, max_seeds=max_seeds, futility=futility)
+    plan = replace(plan, study=plan.study.model_copy(update={"max_seeds": None}))  # each round trains the seeds as listed
     part, whole, rows = plan, plan, {}
     selected = {cell.name for cell in plan.cells}
     while True:
@@ -163,13 +167,4 @@ def require_seeds_can_be_added(plan: Plan, *, max_seeds: int, futility: float = 
     """Raise ``UserError`` if ``run_until_conclusive`` would refuse these options."""
     if not 0 <= futility < 1:
         raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
-    if plan.study.sweep is not None:
-        message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
-        raise UserError(message, "--until-conclusive")
-    if plan.study.factors:
-        message = "expected no 'factors': the effects of a design are estimated from equally many seeds in all of its cells"
-        raise UserError(message, "--until-conclusive")
-    if plan.study.baseline is None:
-        raise UserError("expected a 'baseline' in the study: without one there are no verdicts", "--until-conclusive")
-    if max_seeds < len(plan.seeds):
-        raise UserError(f"expected at least the {len(plan.seeds)} seeds that the study has", f"--max-seeds {max_seeds}")
+    check_added_seeds(plan.study, max_seeds, place="--until-conclusive")

@@ -128,7 +128,7 @@ def run(
     check: bool = True,
     train: str = TRAIN,
 ) -> StudyResult:
-    """Run a study, or what is left of it.
+    """Run a study, or what is left of it; with ``max_seeds`` in the study, add seeds until its verdicts are conclusive.
 
     Args:
         study: a YAML file, its content as a dict, or a plan.
@@ -159,6 +159,12 @@ def run(
     workers = requested_workers(workers)
     folder, display = runs_folder(root), display or ProgressDisplay()
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, root=folder)
+    if plan.study.max_seeds is not None:
+        from attnlab.study.adaptive import run_until_conclusive
+
+        options = {"only": only, "root": root, "retry": retry, "display": display, "workers": workers, "storage": storage}
+        options |= {"reference_scores": reference_scores, "check": check, "train": train}
+        return run_until_conclusive(plan, **options)[0]
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.power import Spread, TableDesign, largest_spread, pooled_spread, seeds_for_verdict, verdict_probability
+from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from attnlab.stats.verdict import Reason
 from attnlab.study.adaptive import table, with_seeds
@@ -105,6 +106,12 @@ class VerdictTime:
         return len(self.plan.seeds)
 
     @property
+    def numbers(self) -> list[int]:
+        """Numbers of seeds that are of interest before the verdicts: the planned one, and others up to the most in a study."""
+        most = self.plan.study.max_seeds
+        return sorted({self.planned, *(seeds for seeds in EXAMPLES if most is None or seeds < most), most or self.planned})
+
+    @property
     def needed(self) -> int | None:
         """The number of seeds with which each comparison is conclusive with probability `POWER`; None if it is not known."""
         numbers = [comparison.seeds for comparison in self.open]
@@ -133,10 +140,19 @@ class VerdictTime:
 
     def examples(self, group: Group) -> Iterator[tuple[int, float]]:
         """Yield numbers of seeds, and the largest standard deviation with which they are enough."""
-        for seeds in sorted({self.planned, *EXAMPLES}):
+        for seeds in self.numbers:
             sd = largest_spread(group.design, seeds) if group.design else None
             if sd is not None:
                 yield seeds, sd
+
+    def settled(self, group: Group) -> Iterator[tuple[int, float]]:
+        """Yield numbers of seeds, and the smallest difference that they find with probability `POWER`.
+
+        With the same probability, cells without a difference are called equivalent within a margin of this size.
+        """
+        if group.design is not None and group.spread is not None:
+            for seeds, sd in self.examples(group):
+                yield seeds, group.design.margin * group.spread.sd / sd
 
 
 def verdict_time(plan: Plan, pace: Pace, *, root: str | Path | None = None) -> VerdictTime:
@@ -189,11 +205,13 @@ def _planned_groups(plan: Plan, total: int) -> list[Group]:
     """Return a group for each task of a plan without results."""
     margins = plan.margin if isinstance(plan.margin, dict) else {"": plan.margin}
     levels = len(plan.study.over[plan.study.over_axis]) if plan.study.over else 1
-    groups = len(margins) * levels
-    return [
-        Group(label, _design(margin, total, total // groups, several=groups > 1, moderate=plan.study.moderate))
+    groups, most, first = len(margins) * levels, plan.study.max_seeds, max(2, len(plan.seeds))
+    looks = Looks(first, max(first, most)) if most else None
+    designs = {
+        label: _design(margin, total, total // groups, several=groups > 1, moderate=plan.study.moderate)
         for label, margin in margins.items()
-    ]
+    }
+    return [Group(label, design and replace(design, looks=looks)) for label, design in designs.items()]
 
 
 def _groups(rows: Sequence[CellSummary], spec: ComparisonSpec, total: int) -> Iterator[Group]:

@@ -18,7 +18,7 @@ from attnlab.extras.sharing.bundle import read_bundle
 from attnlab.tasks.archives import ENWIK8
 from attnlab.tracking import ui
 from tests.documentation.markdown import read_code
-from tests.documentation.shell import FEW_BYTES, FEW_STEPS, QUICK, Shell
+from tests.documentation.shell import FEW_BYTES, QUICK, Shell
 from tests.support.paths import ROOT
 from tests.support.processes import free_port
 
@@ -117,12 +117,6 @@ def code_of(page: str, title: str) -> str:
 @world("README.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     shutil.copy(ROOT / "examples" / "my_variant" / "cosine.py", shell.folder)
-
-
-@world("docs/tutorial.md")
-def _(shell: Shell, request: pytest.FixtureRequest) -> None:
-    until = "attnlab run study.yaml --until-conclusive"
-    shell.before[until] = lambda: shell.smaller.update(run=[*FEW_STEPS, *FEW_BYTES, *QUICK, "--seeds=0-1", "--max-seeds=3"])
 
 
 @world("docs/tutorials.md")

@@ -141,6 +141,8 @@ def test_the_last_call_suffices_unless_the_page_depends_on_earlier_ones() -> Non
     adaptive = replace(LATER, command=f"{LATER.command} --until-conclusive")
     assert needed_calls(_info(RUN, adaptive, spec=looks), STARTED) == [adaptive]
     assert needed_calls(_info(adaptive, LATER, spec=looks), STARTED) == [adaptive, LATER]
+    auto = replace(LATER, text="study: x\nseeds: auto\n")
+    assert needed_calls(_info(RUN, auto, spec=looks), STARTED) == [auto]
     assert needed_calls(_info(replace(RUN, time=0), RUN, replace(LATER, partial=True)), STARTED) == [
         RUN,
         replace(LATER, partial=True),

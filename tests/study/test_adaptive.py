@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
@@ -146,6 +147,34 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and history.looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4
+
+
+def test_a_study_with_seeds_auto_adds_them_by_itself(root: Path) -> None:
+    config = asked(grid={**GRID, "variant": ["dense", "no_wo", "wide"]}, seeds="auto", max_seeds=5)
+    read = read_study(config)
+    assert (read.seeds, read.max_seeds) == ([0, 1, 2], 5) and read_study(asked(seeds="auto")).max_seeds == adaptive.MAX_SEEDS
+    result = run(config, root=root, display=QUIET, train="tests.support.study_fakes:settling")
+    cells = report_of(root)
+    assert {name: row.seeds for name, row in cells.items()} == {"dense": 5, "no_wo": 3, "wide": 5}
+    assert len(result.rows) == 13 and len(trained(root)) == 13
+    spec = methods.load_study_info(load_runs("small", root), root=root).spec
+    assert spec.looks == Looks(3, 5), "the looks are announced"
+    again, listed = plan(asked(seeds="auto")), plan(asked(seeds="auto"), sets={"seeds": "0-1"})
+    assert again.study.max_seeds == 12 and listed.study.max_seeds is None and listed.seeds == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"baseline": None}, "expected a 'baseline'"),
+        ({"max_seeds": 2}, "expected at least the 3 seeds"),
+        ({"sweep": {"train.lr": [1e-4, 1e-3, 1e-2]}}, "expected no 'sweep'"),
+    ],
+)
+def test_seeds_auto_needs_verdicts_that_seeds_can_be_added_for(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError, match=expected) as caught:
+        read_study(asked(seeds="auto") | changes)
+    assert "seeds" in str(caught.value.where)
 
 
 @pytest.mark.parametrize(

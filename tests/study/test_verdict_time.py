@@ -58,6 +58,24 @@ def test_without_results_only_the_spread_that_the_seeds_can_bear_is_known(root: 
     assert len(time.runs(5)) == 4 * 5
 
 
+def test_a_study_whose_seeds_are_added_counts_the_looks_up_to_its_last_one(root: Path) -> None:
+    time = verdict_time(plan(compared(seeds="auto", max_seeds=8)), PACE, root=root)
+    (group,) = time.groups
+    assert group.design is not None and group.design.looks == Looks(3, 8) and time.numbers == [3, 5, 8]
+    (once,) = verdict_time(plan(compared(seeds="0-2")), PACE, root=root).groups
+    assert dict(time.examples(group))[5] < dict(time.examples(once))[5], "repeated looks cost power"
+
+
+def test_the_plan_states_which_differences_its_seeds_settle(root: Path) -> None:
+    time = verdict_time(judged(root, seeds=[0, 1, 2, 3]), PACE, root=root)
+    (group,) = time.groups
+    settled = dict(time.settled(group))
+    assert group.design is not None and group.spread is not None and list(settled) == [4, 5, 10]
+    for seeds, difference in settled.items():
+        design = TableDesign(difference, group.design.comparisons, group.design.sharing, group.design.most, group.design.looks)
+        assert verdict_probability(design, seeds, Spread(group.spread.sd)) == pytest.approx(POWER, abs=0.01)
+
+
 @pytest.mark.parametrize("changes", [{"margin": None}, {"margin": "50 % of steps"}])
 def test_without_a_margin_in_the_unit_of_the_metric_nothing_is_known(changes: dict[str, Any], root: Path) -> None:
     base = study()["base"] | {"train": {"steps": 40, "batch_size": 2, "eval_every": 5}}
@@ -147,6 +165,7 @@ def test_the_plan_states_the_time_to_a_verdict(
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
     assert f"more runs with {time.needed} seeds per cell" in text
+    assert all(f"{seeds} {len(time.runs(seeds))}" in text for seeds in time.numbers), "the table of differences"
     assert f"Verdicts so far: 2 of 3. Inconclusive: wide ({time.needed} seeds)." in text
     assert "seeds find a difference" not in text, "no second number for the same comparisons"
     finished = run(planned, root=root, display=QUIET, train="tests.support.study_fakes:settling", workers=1)
