@@ -35,16 +35,15 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.errors import UserError, nearest
+from attnlab.tasks.cross_entropy import IGNORED, each_nats, mean_nats
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
     from attnlab.tasks.reference_scores.base import Reference
 
-IGNORED = -100
 SPLITS = ("train", "valid", "test")
 
 
@@ -264,17 +263,15 @@ class Task:
         Args:
             logits: (b, t, vocabulary) of a language model or (b, classes) of a classifier.
         """
-        logits = self.target_logits(logits).float()
-        return F.cross_entropy(logits.flatten(0, -2), batch.targets.flatten(), ignore_index=IGNORED)
+        return mean_nats(self.target_logits(logits), batch.targets)
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
         """Return every metric of one batch as (sum, count), with sums in float64 to stay exact over a long split.
 
         Both may be tensors, so that evaluation need not synchronize with the device after each batch.
         """
-        logits, targets = self.target_logits(logits), batch.targets.flatten()
-        nats = F.cross_entropy(logits.float().flatten(0, -2), targets, ignore_index=IGNORED, reduction="none")
-        total = nats.double().sum()
+        logits, targets = self.target_logits(logits), batch.targets
+        total = each_nats(logits, targets).double().sum()
         if self.kind == "language_model":
             return {"bits_per_byte": (total / math.log(2), (targets != IGNORED).sum())}
         correct = (logits.argmax(-1) == targets).sum().double()
@@ -318,7 +315,7 @@ class Task:
             return sums, counts
         logits = self.target_logits(logits)
         if self.kind == "language_model":
-            nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+            nats = each_nats(logits, batch.targets)
             return nats.double().sum(1) / math.log(2), (batch.targets != IGNORED).sum(1)
         return (logits.argmax(-1) == batch.targets).double(), torch.ones_like(batch.targets)
 

@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, Batch, Task, known_split, whole_number, wordpiece
+from attnlab.tasks.cross_entropy import each_nats
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.passages import Pairs, Passages, prepare_passages
 from attnlab.tasks.reference_scores.base import Reference
@@ -199,8 +200,7 @@ class MaskedText(Task):
     def item_scores(self, logits: MaskedOutput, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the bits (b,) and the predicted tokens (b,) of each row."""
         targets = predicted_tokens(batch)
-        flat = logits.tokens.float().flatten(0, 1)  # of (b, vocabulary, t), cross_entropy is several times slower on a CPU
-        nats = F.cross_entropy(flat, targets.flatten(), ignore_index=IGNORED, reduction="none").view_as(targets)
+        nats = each_nats(logits.tokens, targets)
         return nats.double().sum(1) / math.log(2), (targets != IGNORED).sum(1)
 
     def reference_scores(self) -> dict[str, Reference]:

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
+from attnlab.tasks.cross_entropy import each_nats
 from attnlab.tasks.stretches import Stretches, stretches
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class SequenceTask(Task):
         """Return the primary metric of each row as bits (b,) and tokens or bytes (b,)."""
         if type(self).score is not SequenceTask.score:
             return super().item_scores(logits, batch)  # of a task with a score of its own
-        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+        nats = each_nats(logits, batch.targets)
         counts = self.target_bytes(batch.targets) if self.metric == "bits_per_byte" else None
         return nats.double().sum(1) / math.log(2), (batch.targets != IGNORED if counts is None else counts).sum(1)
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, known_split, whole_number
 from attnlab.tasks.bucketing import BucketedTask
+from attnlab.tasks.cross_entropy import each_nats, mean_nats
 from attnlab.tasks.parallel_text import (
     BEGIN,
     END,
@@ -232,12 +232,7 @@ class TranslationTask(BucketedTask):
         Args:
             logits: (b, t, vocabulary).
         """
-        return F.cross_entropy(
-            logits.float().flatten(0, 1),
-            batch.targets.flatten(),
-            ignore_index=IGNORED,
-            label_smoothing=self.label_smoothing,
-        )
+        return mean_nats(logits, batch.targets, label_smoothing=self.label_smoothing)
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Score]:
         """Return the sum and the count of the loss in nats per target token, without label smoothing."""
@@ -246,7 +241,7 @@ class TranslationTask(BucketedTask):
 
     def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the loss of each pair as a sum (b,) and a count (b,): BLEU of a corpus is no mean over its sentences."""
-        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none")
+        nats = each_nats(logits, batch.targets)
         return nats.double().sum(1), (batch.targets != IGNORED).sum(1)
 
     def generated_scores(

@@ -5,6 +5,8 @@ the text is read with an incomplete memory. With memory, the number of rows is t
 has at least ``FILLED`` times the segments that fill the memory, and at most 1/16 of the text is read before
 it is full, for any ``evaluate.batch_size``. A limited evaluation also empties the memory at the start of
 each stretch of the text (``attnlab.tasks.stretches``).
+
+On a CPU, which gains nothing from large batches, a batch is evaluated and decoded in parts, which bound its memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task
 
 FILLED = 16
+MAX_LOGITS = 1 << 23  # of a part of a batch on a CPU, in float32 32 MiB
+MAX_DECODING = 1 << 26  # logits, and keys and values of all positions, of the rows that a CPU decodes together
 PROGRESS_SECONDS = 1.0  # between two reports of an evaluation that takes longer
 
 
@@ -76,13 +80,16 @@ def evaluate(
     model.eval()
     with torch.inference_mode(), autocast(device, config.train.precision):
         for batch in _with_progress(batches, label or split, length=task.length, total=tokens):
-            batch = batch.to(device)
-            output, memory = model.forward_batch(batch, memory)
-            output = tree_map_only(Tensor, Tensor.float, output)
-            scores.append(task.score(output, batch))
-            if items is not None:
-                items.add(task, output, batch)
-        generate = _generator(model, device, label=f"{label or split}, decoding", total=tokens and tokens // task.length)
+            on_device = batch.to(device)
+            for part in [on_device] if config.model.mem_len else _parts(on_device, _logits(batch, task), MAX_LOGITS):
+                output, memory = model.forward_batch(part, memory)
+                output = tree_map_only(Tensor, Tensor.float, output)
+                scores.append(task.score(output, part))
+                if items is not None:
+                    items.add(task, output, part)
+        generate = _generator(
+            model, task, config, device, label=f"{label or split}, decoding", total=tokens and tokens // task.length
+        )
         generated = task.generated_scores(generate, split, batch_size=rows, limit=limit)
     model.train()
     means = {name: mean.value for name, mean in merge(scores).items()} | generated
@@ -92,19 +99,37 @@ def evaluate(
     return means
 
 
-def _generator(model: Any, device: torch.device, *, label: str, total: int | None) -> "Callable[..., list[list[int]]]":
+def _parts(batch: "Batch", size: int, most: int) -> "list[Batch]":
+    """Return the rows of a batch of ``size`` numbers in parts of at most about ``most``; on a GPU, the whole batch."""
+    return batch.split(-(-size // most)) if batch.inputs.device.type == "cpu" and size > most else [batch]
+
+
+def _logits(batch: "Batch", task: "Task") -> int:
+    """Return the number of logits that a model returns for a batch."""
+    if task.classes:
+        return len(batch.inputs) * task.classes
+    return (batch.inputs if batch.positions is None else batch.positions).numel() * task.vocabulary
+
+
+def _generator(
+    model: Any, task: "Task", config: RunConfig, device: torch.device, *, label: str, total: int | None
+) -> "Callable[..., list[list[int]]]":
     """Return a function that decodes batches, and show at intervals how many of ``total`` rows it has decoded."""
     done, shown = 0, monotonic()
 
     def generate(batch: "Batch", **options: Any) -> list[list[int]]:
         nonlocal done, shown
         batch = batch.to(device)
-        assert batch.source is not None
-        rows = decode(model, batch.source, batch.source_mask, **options)
+        cached = 4 * config.model.depth * config.model.dim * task.length  # keys and values, of target and source
+        size = len(batch.inputs) * options.get("beam", 1) * (task.vocabulary + cached)
+        rows = []
+        for part in _parts(batch, size, MAX_DECODING):
+            assert part.source is not None
+            rows += decode(model, part.source, part.source_mask, **options)
+            if total and monotonic() - shown >= PROGRESS_SECONDS:
+                shown = monotonic()
+                show_progress(label, min(done + len(rows), total), total)
         done += len(rows)
-        if total and monotonic() - shown >= PROGRESS_SECONDS:
-            shown = monotonic()
-            show_progress(label, min(done, total), total)
         return rows
 
     return generate

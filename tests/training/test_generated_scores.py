@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import RunConfig
@@ -13,6 +14,7 @@ from attnlab.models.build import build
 from attnlab.models.decoding import decode
 from attnlab.tasks.parallel import Parallel
 from attnlab.training import evaluate, train
+from attnlab.training.items import ItemScores
 from tests.support.small_translations import pairs, write
 
 
@@ -68,6 +70,44 @@ def test_an_evaluation_decodes_each_sentence_as_the_task_says(config: RunConfig,
     assert all((call["beam"], call["max_length"]) == (2, 20) for call in calls)
     assert scores.keys() == {"bleu", "chrf", "loss"}
     assert scores == evaluate.evaluate(model, task, "test", config=limited, device=device)
+
+
+def test_a_processor_evaluates_and_decodes_large_batches_in_parts(config: RunConfig, monkeypatch: pytest.MonkeyPatch):
+    task = Parallel(**config.task.options)
+    task.prepare()
+    model = build(config, task).eval()
+    config = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"batch_size": 20})})
+    device = next(model.parameters()).device
+    whole, whole_items = _scores_with_items(model, task, config, device)
+    logits, decoded = [], []
+    forward = type(model).forward_batch
+
+    def forward_spy(self: Any, batch: Any, memory: Any = None) -> Any:
+        output, memory = forward(self, batch, memory)
+        logits.append(output.numel())
+        return output, memory
+
+    def decode_spy(model: Any, source: Any, source_mask: Any, **options: Any) -> list[list[int]]:
+        decoded.append(len(source))
+        return decode(model, source, source_mask, **options)
+
+    row = 90 * 20  # logits
+    monkeypatch.setattr(type(model), "forward_batch", forward_spy)
+    monkeypatch.setattr(evaluate, "decode", decode_spy)
+    monkeypatch.setattr(evaluate, "MAX_LOGITS", 3 * row)
+    monkeypatch.setattr(evaluate, "MAX_DECODING", 4 * 2 * (90 + 4 * 12 * 20))
+    parts, items = _scores_with_items(model, task, config, device)
+    assert max(logits) <= 3 * row and max(decoded) <= 4 and sum(decoded) == 20
+    assert parts == pytest.approx(whole, rel=1e-6)
+    assert items == pytest.approx(whole_items, rel=1e-5)
+
+
+def _scores_with_items(model: Any, task: Any, config: RunConfig, device: Any) -> tuple[dict[str, float], list[float]]:
+    """Return the scores of an evaluation, and those of its items in their order."""
+    collected = ItemScores()
+    scores = evaluate.evaluate(model, task, "test", config=config, device=device, items=collected)
+    pairs = zip(torch.cat(collected._numbers).tolist(), torch.cat(collected._sums).tolist(), strict=True)
+    return scores, [score for _, score in sorted(pairs)]
 
 
 def test_a_task_whose_scores_lack_its_metric_is_named(config: RunConfig):

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split
+from attnlab.tasks.cross_entropy import each_nats
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
@@ -194,12 +194,11 @@ class Diagnostic(Task):
         logits = self.target_logits(logits)
         scored = batch.targets != IGNORED
         correct = (logits.argmax(-1) == batch.targets) & scored
-        nats = F.cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="sum")
         exact = (correct == scored).all(1)
         return {
             "accuracy": (correct.sum().double(), scored.sum()),
             "exact": (exact.sum().double(), len(exact)),
-            "loss": (nats.double(), scored.sum()),
+            "loss": (each_nats(logits, batch.targets).double().sum(), scored.sum()),
         }
 
     def item_scores(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
