@@ -85,7 +85,7 @@ class Entry:
             fields = json.loads(zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST))
         except (zlib.error, RecursionError) as error:
             raise ValueError(f"damaged entry: {error}") from None
-        require_entry({**fields, "time": time})
+        require_entry({**fields, "time": int(time)})
         cells = {key: (cell, tuple(seeds)) for key, (cell, seeds) in fields.pop("cells").items()}
         return cls(Event(fields.pop("event")), cells=cells, time=int(time), **fields)
 

@@ -76,7 +76,7 @@ def require_study(experiment: Experiment) -> Experiment:
 
 def require_entry(fields: Mapping[str, Any]) -> None:
     """Raise `ValueError` if the fields do not form an entry of ``attnlab.tracking.history``."""
-    _history_entry().validate_python(fields)
+    _require_json(_history_entry(), fields)
 
 
 def _of_another_type(fields: Mapping[Any, Any], types: Any) -> str:
@@ -94,7 +94,7 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
             return name, "is missing"
         for tag in found:
             try:
-                adapter.validate_python(_without_surrogates(tags[tag]))
+                adapter.validate_python(_without_surrogates(tags[tag]), strict=True)
             except ValidationError as error:
                 return tag, f"is damaged: {_first_line(error)}"
     return None
@@ -125,12 +125,17 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
         if "command" in config:
             identity_of_test(CommandConfig.model_validate(config))
         else:
-            _config().validate_python(config)
+            _require_json(_config(), config)
             test_identity(config, None)
         flatten_config(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return "attnlab.config", f"is damaged: {_first_line(error)}"
     return None
+
+
+def _require_json(adapter: TypeAdapter[Any], value: Any) -> None:
+    """Raise `ValueError` if a value of JSON does not have the adapter's type; text does not count as a number."""
+    adapter.validate_json(_without_surrogates(json.dumps(value)), strict=True)
 
 
 def _without_surrogates(text: str) -> str:

@@ -55,7 +55,7 @@ BAD = {
     "attnlab.trial": ["", "x"],
     "attnlab.params": ["[]", "x"],
     "attnlab.factors": ["[]", "x"],
-    "attnlab.summary": ["[]", "x", '{"loss": "x"}'],
+    "attnlab.summary": ["[]", "x", '{"loss": "x"}', '{"loss": "1e999"}', '{"loss": "NaN"}', '{"loss": true}'],
     "attnlab.data_notes": ["{}", "x", "[3]"],
     "attnlab.folder": ["", "/etc", "../x", "work/../x", "work/", "work/a/b"],
     "attnlab.commit": ["x; rm -rf /", "$(id)", "-f", "0123456789ab; id", "0123456789ab\nid"],
@@ -73,7 +73,7 @@ BAD["attnlab.config"] += [
         *({**OWN, key: value} for key, value in (("task", "pydocs"), ("task", {}), ("train", 3), ("evaluate", []))),
         *(
             {**OWN, key: value}
-            for key, value in (("seed", "x"), ("sources", ["a.py"]), ("sources", {"a.py": 5}), ("model", "x"))
+            for key, value in (("seed", "x"), ("seed", "0"), ("sources", ["a.py"]), ("sources", {"a.py": 5}), ("model", "x"))
         ),
         *({**OWN, "init": value} for value in ("x", {"from": "a"})),
     )
@@ -117,9 +117,15 @@ BAD_OF_STUDY = {
     "attnlab.doubles": ["[]", '{"a": 3}'],
     "attnlab.threads": ["x", "-1"],
     "attnlab.auto_machine": ["[]", '{"cpu": 3}', '{"cpu": {"train.compile": {"other": 1}}}'],
-    "attnlab.reference_score.0a": ["[5]", "{}", json.dumps({**REFERENCE, "value": "x"}), json.dumps({**REFERENCE, "other": 1})],
-    "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[3, 12]", "[2, 3, 4, 5]", "[2, 100000000]"],
-    "attnlab.judged": ["{}", "[3]", "[[3, 1e15]]"],
+    "attnlab.reference_score.0a": [
+        "[5]",
+        "{}",
+        json.dumps({**REFERENCE, "value": "x"}),
+        json.dumps({**REFERENCE, "value": "NaN"}),
+        json.dumps({**REFERENCE, "other": 1}),
+    ],
+    "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[3, 12]", "[2, 3, 4, 5]", "[2, 100000000]", '["3", 12, 5]', "[3.0, 12, 5]"],
+    "attnlab.judged": ["{}", "[3]", "[[3, 1e15]]", '[["3", 1795707156763]]'],
     "attnlab.judged.0a": ["{}", '["a", [3]]'],
     "attnlab.futile.0a": ["[]", '["a", [1]]', '["a", [3, 3, NaN, 1]]'],
     "attnlab.call.0000": ["[]", "x", '{"other": 1}'],
@@ -223,7 +229,13 @@ def test_damaged_entries_of_the_history_are_left_out() -> None:
 
 
 BAD_ENTRIES: list[dict[str, Any]] = [
-    *({"time": 10**40}, {"time": -1}, {"cells": {"key": (5, (0,))}}, {"cells": {"key": ("dense", ("x", 1))}}),
+    *(
+        {"time": 10**40},
+        {"time": -1},
+        {"cells": {"key": (5, (0,))}},
+        {"cells": {"key": ("dense", ("x", 1))}},
+        {"cells": {"key": ("dense", ("0",))}},
+    ),
     *({"question": {}}, {"question": {**QUESTION, "metric": 5}}, {"study": 5}),
 ]
 
