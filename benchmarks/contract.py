@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from attnlab.components.combination import exclusive_pair, missing_places
+from attnlab.components.base import exclusive_pair, missing_places
 from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from attnlab.testing import check

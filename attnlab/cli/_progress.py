@@ -14,7 +14,7 @@ from attnlab._util.signals import delayed_interrupts
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from attnlab.study.execution.bars import Bars
+    from attnlab.study.execution.progress import Bars
 
 DELAY = 2.0  # seconds without output that need no explanation
 
@@ -55,7 +55,7 @@ class DelayedProgress:
             self._live.stop()
 
     def _bars(self) -> Bars:
-        from attnlab.study.execution.bars import Bar, Bars
+        from attnlab.study.execution.progress import Bar, Bars
 
         now, (label, done, total) = time.monotonic(), self._stage
         if not total or now - self._started < DELAY:

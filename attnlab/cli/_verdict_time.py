@@ -11,8 +11,7 @@ from attnlab.stats.predict import MAX_SEEDS, POWER
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.study.pace import Pace
-    from attnlab.study.verdict_time import Group, Open, VerdictTime
+    from attnlab.study.verdict_time import Group, Open, Pace, VerdictTime
 
 COST = ("seeds", "runs", "time")  # headings
 LISTED = 4  # inconclusive comparisons that are named

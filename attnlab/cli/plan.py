@@ -17,7 +17,7 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.study.pace import Pace
+    from attnlab.study.verdict_time import Pace
     from attnlab.tracking.client import Record
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
@@ -39,8 +39,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.study.code_changes import code_change_notes
     from attnlab.study.looks import further_look_notes
+    from attnlab.study.record import code_change_notes
     from attnlab.study.seed_notes import seed_notes
     from attnlab.tracking.client import snapshot
 
@@ -165,7 +165,7 @@ def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -
 
 def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
     """Return sizes in bytes as text, "-" where there is none; all "" if no size is more than 0."""
-    from attnlab.training.out_of_memory import format_bytes
+    from attnlab.training.device import format_bytes
 
     return [("-" if size is None else format_bytes(size)) if any(sizes) else "" for size in sizes]
 
@@ -293,14 +293,14 @@ def _valid(plan: Plan) -> str:
 
 
 def _format_peak(mib: float | str | None) -> str:
-    from attnlab.training.out_of_memory import format_bytes
+    from attnlab.training.device import format_bytes
 
     return format_bytes(mib * 2**20) if isinstance(mib, float) else ""
 
 
 def _pace(plan: Plan, tflops: float | None) -> Pace:
     """Return the rate that turns the FLOPs of a plan into time."""
-    from attnlab.study.pace import Pace, known_pace
+    from attnlab.study.verdict_time import Pace, known_pace
 
     bound = "Small models reach only part of this rate"
     if tflops:

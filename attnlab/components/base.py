@@ -30,17 +30,19 @@ Components of one place act in the order in which a study lists them. You should
 FILE.py:Soften``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from attnlab.errors import nearest
 from attnlab.nn.cache import Cache
 from attnlab.nn.functions import ScoreFunction, WeightFunction
 from attnlab.nn.indices import MaskFunction
 
+N = TypeVar("N")
 PLACES = (
     "input",
     "projections",
@@ -324,3 +326,26 @@ class Components(nn.ModuleDict):
         for component in self.at("head_outputs"):
             y = component.head_outputs(y, x=x, v=v)
         return y
+
+
+def missing_places(component: type[Component], places: frozenset[str]) -> list[str]:
+    """Return the places that a component changes and a variant with ``places`` does not have."""
+    return [place for place in component.places() if place not in places | {"input"}]
+
+
+def without_place(component: type[Component]) -> str | None:
+    """Return the reason why a class is no component, or None: it implements the method of no place."""
+    if component.places():
+        return None
+    own = [name for name in vars(component) if not name.startswith("_") and not hasattr(Component, name)]
+    misspelt = next((f"; {name}{guess}" for name in own if (guess := nearest(name, PLACES))), "")
+    return f"changes no place: expected one of the methods {', '.join(PLACES)}{misspelt}"
+
+
+def exclusive_pair(components: Sequence[tuple[N, type[Component]]]) -> tuple[N, N, str] | None:
+    """Return the first two of some named components that replace the same place, and the place, or None."""
+    for place in REPLACED:
+        replacing = [name for name, component in components if place in component.places()]
+        if len(replacing) > 1:
+            return replacing[0], replacing[1], place
+    return None

@@ -1,7 +1,7 @@
 """Studies of a program: ``command: python train.py --attention {attention} --seed {seed}`` instead of attnlab's training.
 
 A run is one command line: its placeholders take the values of the base and of the grid. This module has its configuration
-and the checks of such a study; ``attnlab.planning.command`` plans it, ``attnlab.study.execution.command`` runs it.
+and the checks of such a study; ``attnlab.planning.command_files`` plans it, ``attnlab.study.execution.command`` runs it.
 """
 
 from __future__ import annotations

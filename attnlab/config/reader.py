@@ -1,8 +1,23 @@
 """Read a study: turn a file or a dict into a ``StudyConfig``, or the first mistake into a ``UserError`` with its place.
 
 This module checks everything that needs no registry. The plan checks names and options of variants, positions and tasks.
+
+``include`` names a base file that completes a study. The base file is merged under the study: mappings are merged key by key,
+and all other values of the study replace the values of the base file. A mapping with a ``name`` replaces the other one, because
+its options belong to that name. Paths in a base file are relative to the study's file, like all paths in it.
+
+``over`` has the levels at which the cells of a study are compared, to find out how their differences change. ``over:
+{train.steps: [500, 1500, 4500]}`` is an axis like any other of the grid, with a role: each cell is compared with its baseline
+at every level, and the change of the difference from level to level is tested (``attnlab.stats.trend``). Reading a study
+appends the axis to its grid, so that planning and running treat it like any other.
+
+Levels that need several fields have names: ``over: {width: {"64": {model.dim: 64, train.lr: 4e-3}, "128":
+{...}}}``. The names are the numbers that the trend is computed over.
 """
 
+from __future__ import annotations
+
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +26,7 @@ from attnlab.config.axes import canonical, labels, pick, text
 from attnlab.config.claim import OF_SOLVE_RATES, OF_TRENDS
 from attnlab.config.command import check_command, check_training
 from attnlab.config.factors import check_design, with_factor_axes, with_named_factors
-from attnlab.config.include import with_included
 from attnlab.config.levels import check_levels, paths_of_axis
-from attnlab.config.over import check_over, with_levels
 from attnlab.config.paths import check_path, check_value
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.search_checks import check_search, check_sweep
@@ -22,9 +35,11 @@ from attnlab.config.study import StudyConfig, check_added_seeds, check_axis
 from attnlab.config.study_source import StudySource, assignment
 from attnlab.config.tasks import check_tasks
 from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
-from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, read, within
+from attnlab.config.yaml import Loc, SourceMap, Where, constant_place, dotted, kind, read, within
 from attnlab.errors import UserError
 
+INCLUDE = "include"
+ONE_OF = {"steps": "epochs", "epochs": "steps"}  # keys of base.train of which a run has one
 NOT_ASSIGNED = (
     "include",
     "base",
@@ -265,3 +280,137 @@ def _check_skip(study: StudyConfig) -> None:
                 raise UserError(f"{axis}: expected at least one value, got an empty list", study.where(*loc))
             for n, item in enumerate(value):
                 pick(axis, study.axes[axis], item, place=study.where(*loc, n))
+
+
+def with_included(
+    fields: dict[str, Any], source_map: SourceMap, *, folder: Path, ancestors: tuple[Path, ...]
+) -> tuple[dict[str, Any], SourceMap]:
+    """Return the values of a study merged over the file that it includes, if any, and the places of all.
+
+    Args:
+        folder: that the path of the included file is relative to.
+        ancestors: the files that include this one, and itself.
+
+    Raises:
+        UserError: the included file cannot be read, or includes one of ``ancestors``; with the place.
+    """
+    if INCLUDE not in fields:
+        return fields, source_map
+    name, place = fields[INCLUDE], source_map.at((INCLUDE,))
+    if not isinstance(name, str) or not name.strip():
+        raise UserError(f"include: expected the path of a file, got {kind(name)}", place)
+    try:
+        path = folder / Path(name).expanduser()
+    except RuntimeError as error:  # an unknown ~user
+        raise UserError(f"include: {error}", place) from None
+    if path.resolve() in ancestors:
+        cycle = ancestors[ancestors.index(path.resolve()) :]
+        through = f", through {', '.join(file.name for file in cycle[1:])}" if cycle[1:] else ""
+        raise UserError(f"include: {path.name} includes itself{through}", place)
+    try:
+        base, base_map = read(path, what="a study to include")
+    except UserError as error:
+        if error.where != str(path):  # a place in the file
+            raise
+        raise UserError(f"include: {error.message}", place) from None
+    base, base_map = with_included(base, base_map, folder=path.parent, ancestors=(*ancestors, path.resolve()))
+    if not source_map.values:
+        source_map = _map_of(fields)
+    own = {key: value for key, value in fields.items() if key != INCLUDE}
+    places = SourceMap({**base_map.values, **source_map.values}, {**base_map.keys, **source_map.keys})
+    return _merged(base, own), places
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any], loc: Loc = ()) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in own.items():
+        below = merged.get(key)
+        if loc == ("base", "train") and ONE_OF.get(key) not in own:
+            merged.pop(ONE_OF.get(key, ""), None)
+        if isinstance(value, dict) and isinstance(below, dict) and "name" not in value:
+            value = _merged(below, value, (*loc, key))
+        merged[key] = value
+    return merged
+
+
+def _map_of(fields: dict[str, Any]) -> SourceMap:
+    """Return the dotted paths of a dictionary's values as their places."""
+    places: dict[Loc, str] = {(): ""}
+
+    def add(value: Any, loc: Loc) -> None:
+        places[loc] = dotted(loc)
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, child in children:
+            add(child, (*loc, key))
+
+    add(fields, ())
+    return SourceMap(places, {loc: place for loc, place in places.items() if loc})
+
+
+def with_levels(fields: dict[str, Any], *, where: Where) -> tuple[dict[str, Any], str]:
+    """Append the axis of ``over`` to the grid of a study.
+
+    Args:
+        fields: of the study, not validated yet; an ``over`` that is not a mapping of one axis is left to
+        the validation.
+        where: the places of the study's values.
+
+    Returns:
+        The fields, and the name of the axis; "" without ``over``.
+
+    Raises:
+        UserError: the grid has other values of the same axis.
+    """
+    over, grid = fields.get("over"), fields.get("grid", {})
+    if not isinstance(over, dict) or len(over) != 1 or not isinstance(grid, dict):
+        return fields, ""
+    axis, values = next(iter(over.items()))
+    if not isinstance(values, list | dict) or not values:
+        return fields, ""
+    if axis in grid and grid[axis] != values:
+        message = f"over: expected an axis that the grid does not have, got {axis!r}: list its values in one of the two"
+        raise UserError(message, where(("over", axis), key=True))
+    return {**fields, "grid": {**grid, axis: values}}, axis
+
+
+def check_over(study: StudyConfig) -> None:
+    """Check that the levels of ``over`` are positive numbers, and that each is compared with a baseline of
+    its own.
+
+    Raises:
+        UserError: the first mistake, with its place.
+    """
+    if study.over is None:
+        return
+    axis, place = study.over_axis, study.where("over", study.over_axis, key=True)
+    values = study.over[axis]
+    if len(values) < 2:
+        raise UserError(f"over.{axis}: expected at least two levels, got {len(values)}", place)
+    levels: list[float] = []
+    for key, value in enumerate(values) if isinstance(values, list) else ((name, name) for name in values):
+        levels.append(_level(axis, value, place=study.where("over", axis, key, key=isinstance(key, str))))
+        if levels[-1] in levels[:-1]:
+            message = f"over.{axis}: expected each level once, got {value} again"
+            raise UserError(message, study.where("over", axis, key, key=isinstance(key, str)))
+    if not study.baselines:
+        raise UserError(
+            "over: expected a 'baseline' in the study, got none: the trend describes the differences from it", place
+        )
+    for i, baseline in enumerate(study.baselines):
+        if axis in baseline:
+            loc: Loc = ("baseline", i, axis) if isinstance(study.baseline, list) else ("baseline", axis)
+            message = (
+                f"baseline: expected no {axis!r}: at each level of 'over', cells are compared with the baseline of that level"
+            )
+            raise UserError(message, study.where(*loc, key=True))
+
+
+def _level(axis: str, value: Any, *, place: str) -> float:
+    """Return a level as a number."""
+    try:
+        level = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        level = math.nan
+    if not 0 < level < math.inf:
+        raise UserError(f"over.{axis}: expected levels that are numbers above 0, got {kind(value)}", place)
+    return level

@@ -12,7 +12,7 @@ from pathlib import Path
 from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.profile import write as profile_pages
-from attnlab.extras.profile.index import write_index as write_profile_index
+from attnlab.extras.profile.write import write_index as write_profile_index
 from attnlab.report.index import load_index, write_index
 from attnlab.report.page import Page
 from attnlab.report.stored import FILE, load, stored_version

@@ -2,8 +2,7 @@
 
 from attnlab.config.run import RunConfig
 from attnlab.models.base import Model, TaskShape, model_class
-from attnlab.models.gpt2 import initialize_as_gpt2
-from attnlab.models.initialization import initialize
+from attnlab.models.initialization import initialize, initialize_as_gpt2
 from attnlab.models.parts import connect_components
 
 

@@ -5,7 +5,7 @@ values of all layers after it. ``initialize`` removes the effect of the order:
 
 1. It constructs the model and follows each random draw, through all operations, to the tensor of the model that it reaches.
 2. It constructs the model again and seeds each draw with the name of its tensor, such as
-   ``backbone.blocks.3.attention.out.weight``, in tiles of a fixed shape (``attnlab.models.tiles``).
+   ``backbone.blocks.3.attention.out.weight``, in tiles of a fixed shape (``draw_in_tiles``).
 
 The distributions are those that the constructors choose. Two models with one seed start every tensor that has the same name,
 and is drawn in the same manner, from the same values. Of tensors with different shapes, such as the feed-forward of a cell
@@ -13,6 +13,29 @@ that is matched to the parameters of its baseline, the common leading slice agre
 derives from the shape. Leading slices ignore what rows mean: with fewer heads of the same width, the remaining heads agree;
 with heads of another width, rows of one head of the first model belong to another head of the second. Tensors of different
 shapes share nothing if their draws are transformed as a whole, as by ``nn.init.orthogonal_`` and ``nn.init.sparse_``.
+
+**Tiles.** PyTorch fills a tensor with consecutive numbers of its generator, so that the value at row 3 and column 5 depends on
+the number of columns. ``draw_in_tiles`` cuts the tensor into tiles of a fixed shape and draws each from a separate stream: the
+value at row 3 and column 5 depends on the stream of the first tile only, and on the parameters of the distribution. Tensors of
+shapes (a, b) and (a', b') start alike in their first min(a, a') rows and min(b, b') columns, up to the scale that an
+initializer derives from the shape.
+
+**GPT-2.** With ``model.initialization: gpt2``, GPT-2's initial values replace the constructors' values. Radford et al. 2019,
+"Language Models are Unsupervised Multitask Learners", section 2.3, divide the weights of N residual layers by sqrt(N). The
+standard deviation of 0.02 is that of the first GPT (Radford et al. 2018, section 4.1).
+
+    linear layers, embeddings        N(0, 0.02)
+    residual projections             N(0, 0.02 / sqrt(2 depth)): two sublayers of each block write to the residual stream
+    biases                           0
+
+The scale is the same in an encoder-decoder, although its decoder blocks have three sublayers.
+
+Residual projections are the linear layers that a module names in ``residual_projections``: the variant's, and W_2 of the
+feed-forward. A variant that declares none, such as ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,
+recurrent layers, convolutions and parameters that a class defines itself keep the values of their constructor, except those
+that a module names in ``embedding_parameters``: learned positions, and the class token.
+
+Departures from the released code: positions have the standard deviation of tokens, as in ``transformers``; there it is 0.01.
 """
 
 import logging
@@ -20,6 +43,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
+from math import sqrt
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -31,8 +56,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attnlab._util.rng import derive_seed
-from attnlab.models.tiles import draw_in_tiles
+from attnlab.errors import UserError
+from attnlab.nn.layers import Projections
 
+STD = 0.02
+TILE_SIZE = 16384  # values of a tile: large enough that seeding takes a small part of the time of drawing
 M = TypeVar("M", bound=nn.Module)
 DrawNames = list[list[str]]  # for each call that draws, the tensors that its draws reach; "" for none
 
@@ -219,3 +247,107 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 def _address(z: Tensor) -> int:
     return z.untyped_storage()._cdata
+
+
+def draw_in_tiles(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seed_of: Callable[..., int]) -> Any:
+    """Return the result of ``func(*args, **kwargs)``, an operation that draws random numbers, drawn tile by tile.
+
+    Elements that are independent and identically distributed are drawn in tiles: in-place operations such as ``normal_``,
+    ``torch.randn`` and others that take a shape, and ``torch.rand_like``. Other draws, such as permutations and those with a
+    generator of their own, depend on the shape.
+
+    Args:
+        func: an operator of ``torch.ops.aten`` with the tag ``nondeterministic_seeded``.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        seed_of: the seed of the tile at an index, one number for each dimension; without an index, that of the whole draw.
+    """
+    place = _place_of_shape(func, args, kwargs)
+    shape = () if place is None else _shape(args[place])
+    if place is None or 0 in shape:
+        torch.default_generator.manual_seed(seed_of())
+        return func(*args, **kwargs)
+    side = round(TILE_SIZE ** (1 / max(1, len(shape))))
+    is_in_place = func._schema.name.endswith("_")
+    result = args[place] if is_in_place else None
+    before, like, after = args[:place], args[place], args[place + 1 :]
+    for index, slices in _tiles(shape, side):
+        torch.default_generator.manual_seed(seed_of(*index))
+        template = like.new_empty([side] * len(shape)) if isinstance(like, Tensor) else [side] * len(shape)
+        tile = func(*before, template, *after, **kwargs)
+        if result is None:
+            result = tile.new_empty(shape)
+        target = result[slices]
+        target.copy_(tile[tuple(slice(n) for n in target.shape)])
+    return result
+
+
+def _place_of_shape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return the place of the argument that decides the shape of independent, identically distributed draws, or None."""
+    if kwargs.get("generator") is not None:
+        return None
+    tensors = [i for i, value in enumerate(args) if isinstance(value, Tensor)]
+    sizes = [i for i, value in enumerate(args) if isinstance(value, list | tuple)]
+    if func._schema.name.endswith(("_", "_like")):
+        return 0 if tensors == [0] and not sizes else None
+    return sizes[0] if len(sizes) == 1 and not tensors else None
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape if isinstance(value, Tensor) else value)
+
+
+def _tiles(shape: tuple[int, ...], side: int) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Yield the index of each tile in ``shape``, and its place."""
+    for index in product(*(range(-(-n // side)) for n in shape)):
+        yield index, tuple(slice(i * side, (i + 1) * side) for i in index)
+
+
+@torch.no_grad()
+def initialize_as_gpt2(model: nn.Module, *, depth: int) -> None:
+    """Draw the linear layers and embeddings of a model, in place.
+
+    Args:
+        model: the model, on any device.
+        depth: its number of blocks.
+
+    Raises:
+        UserError: ``residual_projections`` of a module names something that is not one of its linear layers.
+    """
+    residual = {id(layer) for module in model.modules() for layer in _residual_projections(module)}
+    drawn: set[int] = set()
+    for module in model.modules():
+        std = STD / sqrt(2 * depth) if id(module) in residual else STD
+        for parameter in _drawn_parameters(module):
+            if id(parameter) in drawn:  # tied embeddings
+                continue
+            drawn.add(id(parameter))
+            # W_Q, W_K and W_V each by itself, as in the constructor of Projections.
+            parts = parameter.split(module.widths) if isinstance(module, Projections) else [parameter]
+            for part in parts:
+                nn.init.normal_(part, std=std)
+        if isinstance(module, nn.Linear | Projections) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def _drawn_parameters(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the weights of a linear layer or of embeddings."""
+    if isinstance(module, nn.Linear | nn.Embedding | Projections):
+        yield module.weight
+    for name in getattr(module, "embedding_parameters", ()):
+        if (parameter := getattr(module, name)) is not None:
+            yield parameter
+
+
+def _residual_projections(module: nn.Module) -> Iterator[nn.Linear]:
+    """Yield the linear layers of a module that write to the residual stream."""
+    for name in getattr(module, "residual_projections", None) or ():
+        layer = getattr(module, name, None)
+        if isinstance(layer, nn.Identity):  # a component has removed it
+            continue
+        if not isinstance(layer, nn.Linear):
+            cls = type(module).__name__
+            raise UserError(
+                f"{cls}.residual_projections: expected names of linear layers, got {name!r}, a {type(layer).__name__}"
+            )
+        yield layer

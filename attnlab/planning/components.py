@@ -3,8 +3,7 @@
 from typing import TypeAlias
 
 from attnlab.components import Component, Components
-from attnlab.components.base import PLACES
-from attnlab.components.combination import exclusive_pair, missing_places, without_place
+from attnlab.components.base import PLACES, exclusive_pair, missing_places, without_place
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.models.parts import Part, component_classes

@@ -8,12 +8,11 @@ from attnlab._util.raise_site import describe_error
 from attnlab.config.grid import CellConfig
 from attnlab.errors import UserError
 from attnlab.models.base import model_class
-from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
 from attnlab.planning.evaluations import evaluation_schedule
 from attnlab.planning.resolve import ResolvedCell
 from attnlab.planning.stages import match_models
-from attnlab.planning.traces import Traces
+from attnlab.planning.traces import BuildError, Traces
 from attnlab.tasks import Task
 
 

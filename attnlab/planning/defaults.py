@@ -1,13 +1,25 @@
-"""Classes of the names in a study, and configurations in which every default of their options is written out."""
+"""Classes of the names in a study, and configurations in which every default of their options is written out.
+
+Each entry of a pattern of ``model.layers`` has classes, options and a position scheme, too.
+"""
+
+from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from attnlab.config.layers import LayersConfig
+from attnlab.config.axes import LAYERS
+from attnlab.config.grid import CellConfig
+from attnlab.config.layers import LayerConfig, LayersConfig
 from attnlab.config.run import PARTS, PartConfig, RunConfig
-from attnlab.config.types import ComposedVariant, Named
+from attnlab.config.types import ComposedVariant, Named, NamedVariant
+from attnlab.config.yaml import Loc
+from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS, Registry, options_of
 
+ResolveVariant = Callable[[CellConfig, LayerConfig, Loc], tuple[LayerConfig, Any]]  # -> the variant and its class
+ResolveName = Callable[[CellConfig, str, Named, Loc], tuple[Named, Any]]  # of a kind -> the name and its class
 N = TypeVar("N", bound=Named)
 V = TypeVar("V", bound=ComposedVariant)
 
@@ -76,3 +88,62 @@ def _with_defaults(named: N, registry: Registry) -> N:
 def _is_plain(value: Any) -> bool:
     """Return True if a default exists and can be written to a configuration as JSON."""
     return value is not inspect.Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)
+
+
+def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_name: ResolveName) -> RunConfig:
+    """Return the configuration of a cell with every entry of ``model.layers`` resolved.
+
+    An entry without a position scheme has that of the cell. If the cell has none either, it has the scheme that another entry
+    adds to the input, or else the default of its variant. A pattern that repeats itself becomes as short as it can be, and a
+    pattern of equal entries becomes the variant of the cell: configurations of equal models are equal.
+
+    Raises:
+        UserError: an unknown name, or options that the class does not accept; with the place in the study.
+    """
+    config, layers = cell.config, cell.config.model.layers
+    assert layers is not None
+    entries = list(_resolve_entries(cell, layers, resolve_variant, resolve_name))
+    shared = next((position for _, position, _ in entries if _is_added_to_input(position)), None)
+    pattern = _shortest(
+        [
+            entry.model_copy(
+                update={"position": shared if is_default and shared is not None and position.name == "none" else position}
+            )
+            for entry, position, is_default in entries
+        ]
+    )
+    first, *others = pattern
+    if others:
+        model = config.model.model_copy(update={"layers": layers.model_copy(update={"pattern": pattern})})
+        return config.model_copy(update={"model": model, "position": None})
+    variant = NamedVariant(name=first.name, options=first.options)
+    variant = variant.model_copy(update={"components": first.components, "match": layers.match})
+    model = config.model.model_copy(update={"layers": None})
+    return config.model_copy(update={"variant": variant, "position": first.position, "model": model})
+
+
+def _resolve_entries(
+    cell: CellConfig, layers: LayersConfig, resolve_variant: ResolveVariant, resolve_name: ResolveName
+) -> Iterator[tuple[LayerConfig, Named, bool]]:
+    """Yield each entry with its position scheme, and True where that is the default of its variant."""
+    inherited = cell.config.position
+    for i, entry in enumerate(layers.pattern):
+        loc: Loc = ("model", "layers", *(("pattern",) if layers.match else ()), i)
+        try:
+            variant, cls = resolve_variant(cell, entry, loc)
+            named = entry.position or inherited or Named(name=cls.default_position)
+            position, _ = resolve_name(cell, "position", named, (*loc, "position") if entry.position else ("position",))
+        except UserError as error:
+            raise UserError(f"{LAYERS}[{i}]: {error.message}", error.where) from error
+        yield variant, position, entry.position is None and inherited is None
+
+
+def _is_added_to_input(position: Named) -> bool:
+    return POSITIONS.get(position.name).hook == "embed"
+
+
+def _shortest(pattern: Sequence[LayerConfig]) -> tuple[LayerConfig, ...]:
+    """Return the shortest pattern that repeats to the same one."""
+    lengths = (n for n in range(1, len(pattern) + 1) if len(pattern) % n == 0)
+    n = next(n for n in lengths if all(entry == pattern[i % n] for i, entry in enumerate(pattern)))
+    return tuple(pattern[:n])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from attnlab.components.combination import exclusive_pair
+from attnlab.components.base import exclusive_pair
 from attnlab.config.comparability import describe_changes, task_length, test_identity
 from attnlab.config.design import LETTERS, FactorialDesign, Point
 from attnlab.config.factors import design_cell_name, factorial_design, roman

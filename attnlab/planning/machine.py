@@ -14,8 +14,8 @@ from attnlab.config.axes import text
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.nn import processor
-from attnlab.planning.building import BuildError
 from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.planning.traces import BuildError
 from attnlab.training.costs import micro_batch, one_step
 from attnlab.training.device import resolve_device
 

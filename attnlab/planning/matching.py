@@ -21,10 +21,9 @@ from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match
 from attnlab.errors import UserError
-from attnlab.planning.building import BuildError
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
-from attnlab.planning.traces import COSTLESS, Traces
+from attnlab.planning.traces import COSTLESS, BuildError, Traces
 from attnlab.registry import VARIANTS, options_of
 
 TOLERANCE = 0.01  # of the baseline's cost

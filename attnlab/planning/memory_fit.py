@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.run import RunConfig
 from attnlab.training import device as training_device
-from attnlab.training.out_of_memory import format_bytes
+from attnlab.training.device import format_bytes
 
 if TYPE_CHECKING:
     from attnlab.planning.cell import Cell

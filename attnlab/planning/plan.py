@@ -18,18 +18,17 @@ from attnlab.config.study_source import assignment
 from attnlab.config.tasks import TaskQuestion, task_axis
 from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
-from attnlab.planning.command import resolve_commands
-from attnlab.planning.confounds import confound_notes
+from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.named_notes import planned_runs
 from attnlab.planning.notes import (
     baseline_notes,
     cache_notes,
+    confound_notes,
     control_notes,
     data_notes,
     direction_notes,
@@ -39,14 +38,12 @@ from attnlab.planning.notes import (
     length_notes,
     margin_notes,
 )
-from attnlab.planning.ranges import range_notes, share_notes
 from attnlab.planning.resolve import Resolver
-from attnlab.planning.schedules import check_margin, schedule_notes
 from attnlab.planning.search import apply_changes, search_digest, search_notes
 from attnlab.planning.selection import is_selected
-from attnlab.planning.sizes import size_notes
+from attnlab.planning.sizes import check_margin, planned_runs, schedule_notes, size_notes
 from attnlab.planning.stages import resolve_stages, test_text_notes
-from attnlab.planning.tasks import check_reference_scores, resolve_estimands, resolve_questions
+from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimands, resolve_questions, share_notes
 from attnlab.registry import ANALYSES
 
 __all__ = ["Cell", "Plan", "Run", "plan"]

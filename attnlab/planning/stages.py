@@ -11,9 +11,9 @@ from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.stages import stage_of
 from attnlab.config.study import StudyConfig
-from attnlab.planning.building import build_errors
 from attnlab.planning.cell import Cell
 from attnlab.planning.resolve import ResolvedCell, Resolver
+from attnlab.planning.traces import build_errors
 from attnlab.tasks.overlap import NOTABLE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from attnlab.planning import components
 from attnlab.registry import with_defaults
 from attnlab.tasks import Task
 from attnlab.training import device, distributed, optim
-from attnlab.variants.declarations import signature_mistake
+from attnlab.variants.base import signature_mistake
 
 Rule: TypeAlias = Callable[[RunConfig, Task], str | None]
 

@@ -1,15 +1,37 @@
-"""The costs of models, traced once for each distinct shape of a model."""
+"""The costs of models, traced once for each distinct shape of a model.
+
+A model is constructed for its trace. An error of a user's class in its construction refuses the cell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
+from attnlab._util.raise_site import describe_error
 from attnlab.config.run import RunConfig
-from attnlab.planning.building import BuildError, build_errors
+from attnlab.errors import UserError, one_line
+from attnlab.models.base import model_class
+from attnlab.models.parts import parts
+from attnlab.tasks import Task
 
 # Sections and fields of a run that affect no cost of its model, but for the precision, which decides the bytes of its cache.
 COSTLESS = {"train", "evaluate", "machine", "seed"}
+
+
+class BuildError(UserError):
+    """The model of a configuration cannot be constructed or applied; the message is the reason for a refusal."""
+
+
+@contextmanager
+def build_errors(config: RunConfig, task: Task) -> Iterator[None]:
+    """Turn every exception of the model's classes into a ``BuildError`` that names the line in the user's file."""
+    try:
+        yield
+    except Exception as error:  # variants, position schemes and models are user code, which may raise anything
+        classes = [cls for part in parts(config, task) for _, cls in part.classes]
+        raise BuildError(one_line(describe_error(error, *classes, model_class(config, task)))) from error
 
 
 class Traces:

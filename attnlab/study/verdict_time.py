@@ -2,12 +2,13 @@
 
 How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.power`). It is estimated from the
 finished runs of the study's cells; without any, only the seeds for a given spread are known.
+``Pace`` is the rate at which the runs of a study train on this machine, as far as it is known without training.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,18 +20,67 @@ from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from attnlab.stats.verdict import Reason
 from attnlab.study.adaptive import table, with_seeds
+from attnlab.study.execution.concurrency import choose, known_step_seconds, requested_workers
 from attnlab.study.execution.rows import row_of_record
 from attnlab.study.looks import look_history
-from attnlab.study.record import finished_records, recorded_seeds
+from attnlab.study.record import finished_records, recorded_seeds, recorded_threads
 from attnlab.study.run import StudyResult
 from attnlab.study.seed_notes import count_comparisons
 from attnlab.tracking.client import runs_folder
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.study.pace import Pace
+
 
 EXAMPLES = (5, 10)  # numbers of seeds, besides the planned one, for which the largest spread is stated
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A rate of training.
+
+    Attributes:
+        tflops: of each run, in TFLOP/s.
+        workers: number of runs at a time.
+        source: a description of the measurement.
+    """
+
+    tflops: float
+    workers: int
+    source: str
+
+    def seconds(self, flops: Collection[float]) -> float:
+        """Return the time of runs with these FLOPs, in seconds; it is never less than that of the longest run."""
+        return max(sum(flops) / self.workers, max(flops, default=0)) / self.tflops / 1e12
+
+
+def known_pace(plan: Plan, root: str | Path | None = None) -> Pace | None:
+    """Return the rate from the steps that an earlier run of a study measured on this machine; None if there are none.
+
+    The steps are taken from the smallest cell; in others, small operations take a smaller part of the time.
+
+    Args:
+        plan: the study.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond, or ``ATTNLAB_WORKERS`` has no valid number.
+    """
+    from attnlab.registry import TASKS
+    from attnlab.training.optim import total_steps
+
+    if not plan.total:
+        return None
+    folder, requested = runs_folder(root), requested_workers(None)
+    chosen = choose(plan, requested, root=folder, recorded=recorded_threads(plan.study.study, root), measure=False)
+    known = known_step_seconds(plan, chosen, root=folder)
+    if known is None:
+        return None
+    (cell, seconds), config = known, known[0].config
+    if not cell.train_flops:
+        return None
+    steps = total_steps(config.train, TASKS.get(config.task.name)(**config.task.options))
+    return Pace(cell.train_flops / steps / seconds / 1e12, chosen.workers, f"measured with steps of {cell.name}")
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,16 @@ from attnlab.study.run import study_lock
 from attnlab.study.selection import cells_of
 from attnlab.tracking.attempts import REDONE_TAG, starts_from
 from attnlab.tracking.client import connect, runs_folder, search_runs
-from attnlab.tracking.history import Entry, Event, append_history
+from attnlab.tracking.history import (
+    Entry,
+    Event,
+    append_history,
+    delete_record,
+    select_records,
+    studies_sharing,
+    withdraw_record,
+)
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.withdrawal import delete_record, select_records, studies_sharing, withdraw_record
 
 if TYPE_CHECKING:
     from attnlab.tracking.client import MlflowClient, Record

@@ -13,8 +13,7 @@ On the command line: ``attnlab check``.
 
 from attnlab.testing.checks import CHECKS
 from attnlab.testing.contract import CheckResult, CheckResults, check_component, check_variant
-from attnlab.testing.dispatch import check
-from attnlab.testing.other_contracts import check_model, check_position, check_task
+from attnlab.testing.dispatch import check, check_model, check_position, check_task
 
 __all__ = [
     "CHECKS",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from attnlab.components import Component, ComponentConfig
-from attnlab.components.combination import exclusive_pair, missing_places, without_place
+from attnlab.components.base import exclusive_pair, missing_places, without_place
 from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, FUNCTION_BACKENDS
 from attnlab.registry import COMPONENTS, check_options, with_defaults

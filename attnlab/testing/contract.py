@@ -25,7 +25,7 @@ from attnlab.registry import POSITIONS, VARIANTS, check_options
 from attnlab.testing.checks import CHECKS, Check, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.testing.composition import ComponentSpec, component_classes, compose
 from attnlab.testing.diagnosis import Diagnosis
-from attnlab.testing.position_checks.target import SchemeTarget
+from attnlab.testing.position_checks import SchemeTarget
 from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 

@@ -22,10 +22,9 @@ from attnlab.models.cache import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.language_model import LanguageModel
 from attnlab.tasks import Batch
-from attnlab.testing.checks.measure import format_number, max_abs_diff
 from attnlab.testing.checks.modes import ADVICE as MODES_ADVICE
 from attnlab.testing.checks.modes import LEAK
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
 from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators, trained_parameters
 from attnlab.training.device import autocast
 

@@ -1,5 +1,7 @@
 """Results that accompany a study's runs in MLflow: reference scores, attention maps and the report.
 
+- The inputs of a run are params, data sets, and the configuration as files.
+- The weights of the runs that others start from are artifacts, so that machines without a common folder of runs share them.
 - Reference scores (chance, gzip, n-grams, ...) are tags of the experiment. They are not runs: they have no seed, variant or
   curve, and code that lists runs need not exclude them.
 - Attention maps are an artifact of a run, with a tag that says whether the run has any.
@@ -11,18 +13,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.run import PARTS
-from attnlab.tracking.client import REPORT_PHASE, connect, runs_folder, search_runs
+from attnlab._util.files import describe_error
+from attnlab.config.run import PARTS, RunConfig
+from attnlab.errors import UserError
+from attnlab.tracking.client import REPORT_PHASE, connect, log_batch, runs_folder, search_runs
+from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput
+    from mlflow.entities import Run as Record
 
+    from attnlab.planning.plan import Run
+
+FILES = ("model.safetensors", "config.json", "result.json")  # the last one is written last, as by the run itself
+ARTIFACTS = "weights"  # folder of the artifacts
+ORIGIN = "fetched_from"  # file in a run's folder: the id of the MLflow run that its weights were fetched from
+SPLITS = ("train", "valid", "test")
+DIGEST_LIMIT = 36  # characters of a data set's digest in MLflow
 REFERENCE_SCORE_PREFIX = "attnlab.reference_score."  # of experiment tags
 MAPS_FILE = "attention.npz"
 MAPS_TAG = "attnlab.maps"  # "" if the run has maps, else the reason why it has none
@@ -186,3 +201,64 @@ def log_report(study: str, folder: Path, *, root: str | Path | None = None, note
     for record in earlier:
         client.delete_run(record.info.run_id)
     return run_id
+
+
+def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str) -> None:
+    """Log the params, data sets and configuration of a run, and its study as YAML. A repeated call changes nothing."""
+    log_batch(client, run_id, params=run_params(run))
+    if isinstance(run.settings, RunConfig):  # the data of a program are not known
+        client.log_inputs(run_id, run_datasets(run))
+    with tempfile.TemporaryDirectory() as folder:
+        text = run.settings.to_json()
+        (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+        (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)), encoding="utf-8")
+        (Path(folder) / "study.yaml").write_text(study_text, encoding="utf-8")
+        client.log_artifacts(run_id, folder)
+
+
+def run_datasets(run: Run) -> list[DatasetInput]:
+    """Return the splits of a run's task as MLflow's data sets; their digest is that of the identity of the task's data.
+
+    The split is a part of the name, because MLflow keeps one data set of a run for each name and digest.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    task, identity = run.config.task, str(run.config.data)
+    source = json.dumps({"task": task.label, "data": identity})
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:DIGEST_LIMIT]
+    datasets = {split: Dataset(f"{task.name}/{split}", digest, "attnlab", source) for split in SPLITS}
+    return [DatasetInput(dataset, [InputTag("mlflow.data.context", split)]) for split, dataset in datasets.items()]
+
+
+def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:
+    """Attach the weights, the configuration and the result of a run to its record, if it left weights."""
+    for name in FILES if (folder / FILES[0]).is_file() else ():
+        client.log_artifact(run_id, str(folder / name), ARTIFACTS)
+
+
+def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
+    """Copy the weights of a run that was trained from another folder of runs to its folder in this one, unless they are there.
+
+    Args:
+        record: of the run, completed.
+        folder: of the run, under ``root``.
+
+    Raises:
+        UserError: the record has no weights, or they cannot be fetched or written.
+    """
+    run_id, origin = record.info.run_id, folder / ORIGIN
+    if record.data.tags.get("attnlab.owner") == owner_id(root):
+        return
+    if origin.is_file() and origin.read_text(encoding="utf-8") == run_id:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            client = connect(root)
+            fetched = [client.download_artifacts(run_id, f"{ARTIFACTS}/{name}", temporary) for name in FILES]
+            origin.unlink(missing_ok=True)
+            for path, name in zip(fetched, FILES, strict=True):
+                shutil.move(path, folder / name)
+        origin.write_text(run_id, encoding="utf-8")
+    except Exception as error:  # of MLflow, of its artifact store, or of the disk
+        raise UserError(f"the weights of {record.info.run_name} cannot be fetched: {describe_error(error)}") from error

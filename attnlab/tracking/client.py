@@ -25,9 +25,9 @@ from attnlab._util.files import causes, describe_disk_error
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
+from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.relocation import relocate_artifacts, require_inside, require_of_run
 from attnlab.tracking.schema import misfit_of_record
-from attnlab.tracking.tag_names import STUDY_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
+from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.client import is_local, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.schema import require_study
-from attnlab.tracking.tag_names import STUDY_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

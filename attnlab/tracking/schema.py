@@ -2,6 +2,7 @@
 
 A runs folder, a store or a bundle may come from somebody else, or be damaged. What it holds is data: names that lead to a
 file stay inside the folder, a commit is a commit, and no text of it is run or imported.
+The dataclasses have the shapes of JSON values in records; unknown fields are left alone.
 """
 
 from __future__ import annotations
@@ -10,16 +11,30 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field
+
 from attnlab._util.run_state import RunState
+from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import SHARE
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
     from pydantic import TypeAdapter
 
+MAX_TIME = 253_402_300_799_000  # milliseconds since the epoch: the end of the year 9999, the last that Python has
+Time = Annotated[int, Field(ge=0, le=MAX_TIME)]
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
+Seeds = Annotated[int, Field(ge=0, le=1_000_000)]  # a number of seeds
+Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)] | Annotated[str, Field(pattern=f"^{SHARE}$")] | None
+Direction = Literal["min", "max"]
+Looks = list[tuple[Seeds, Time]]
+Announced = tuple[()] | tuple[Seeds, Seeds, Time]
+Futile = tuple[Whole, Seeds, Annotated[float, Field(ge=0, le=1)], Time]
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]*"
 SURROGATE = re.compile(r"(?<=\\)u[dD][89a-fA-F][0-9a-fA-F]{2}")  # in JSON: of a file name that is not UTF-8
 Checked = tuple[str, str]  # name of the tag that does not fit, and what was expected
@@ -52,7 +67,6 @@ def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
 
 def is_time(value: object) -> bool:
     """Return whether Python has a date for a time in milliseconds since the epoch."""
-    from attnlab.tracking.record_types import MAX_TIME
 
     return isinstance(value, int) and 0 <= value <= MAX_TIME
 
@@ -157,16 +171,12 @@ def _first_line(error: Exception) -> str:
 def _config() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    from attnlab.tracking.record_types import Config
-
     return TypeAdapter(Config)
 
 
 @cache
 def _history_entry() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
-
-    from attnlab.tracking.record_types import HistoryEntry
 
     return TypeAdapter(HistoryEntry)
 
@@ -208,7 +218,6 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
     from pydantic import Json, StringConstraints, TypeAdapter
 
     from attnlab.config.study import STUDY_NAME
-    from attnlab.tracking.record_types import Announced, Call, Futile, Looks, Question, Reference, Setting
 
     optional = {
         "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
@@ -224,3 +233,94 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.call.": Json[Call],
     }
     return {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}
+
+
+@dataclass
+class Call:
+    """A call of ``attnlab.tracking.calls``: its text is the digest and the number of parts of a study file."""
+
+    command: str
+    file: str
+    text: tuple[str, int]
+    partial: bool = False
+    time: Time = 0
+
+
+@dataclass
+class Setting:
+    """A value that the plan chose for a field of the machine, and its reason."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    value: Any
+    reason: str
+
+
+@dataclass
+class Reference:
+    """A score of ``attnlab.tracking.artifacts.ReferenceScore``."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: str
+    task: str
+    data: str
+    limit: Whole | None
+    metric: str
+    value: float
+    seconds: float
+    about: str
+
+
+@dataclass
+class Named:
+    """A task with its options."""
+
+    name: str
+
+
+@dataclass
+class Config:
+    """The fields of a run's configuration that its readers take for granted, also in records of other versions."""
+
+    task: Named
+    train: dict[str, Any]
+    evaluate: dict[str, Any]
+    data: Any
+    seed: int = 0
+    model: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Question:
+    """A question of ``attnlab.tracking.tags.question``."""
+
+    metric: Annotated[str, Field(min_length=1, max_length=250)]
+    direction: Direction
+    baseline: dict[str, Any] | list[dict[str, Any]] | None
+    margin: Margin | dict[str, Margin]
+    control: dict[str, Any] | None = None
+    over: str | None = None
+    estimand: EstimandConfig | None = None
+    moderate: bool = True
+    task_axis: str | None = None
+    tasks: dict[str, tuple[str, Direction]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` if the margins are of several tasks and the study has one."""
+        if isinstance(self.margin, dict) and not self.tasks:
+            raise ValueError("expected one margin, because there is one task")
+
+
+@dataclass
+class HistoryEntry:
+    """An entry of ``attnlab.tracking.history``."""
+
+    event: Literal["planned", "judged", "withdrawn"]
+    study: Annotated[str, Field(min_length=1)]
+    time: Time
+    cells: dict[str, tuple[str, list[Whole]]]
+    question: Question | None = None
+    version: str = ""

@@ -30,7 +30,7 @@ from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
-from attnlab.tracking.tag_names import DOUBLES_TAG, MACHINE_TAG
+from attnlab.tracking.attempts import DOUBLES_TAG, MACHINE_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run

@@ -21,19 +21,27 @@ from attnlab._util.patience import response_timeout
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import ITEMS_TAG, write_reference_scores
-from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RESET_TAG, RETRIED, STATUS, failures, state_of
+from attnlab.tracking.artifacts import ITEMS_TAG, log_run_inputs, log_weights, write_reference_scores
+from attnlab.tracking.attempts import (
+    CHAIN_TAG,
+    QUESTIONS_TAG,
+    REDONE_TAG,
+    REPLACED_TAG,
+    RESET_TAG,
+    RETRIED,
+    STATUS,
+    THREADS_TAG,
+    failures,
+    state_of,
+)
 from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
 from attnlab.tracking.history import append_history, key_of_stage, planned_entry
-from attnlab.tracking.run_inputs import log_run_inputs
 from attnlab.tracking.summary import SUMMARY_TAG, split_summary
-from attnlab.tracking.tag_names import CHAIN_TAG, QUESTIONS_TAG, THREADS_TAG
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
 from attnlab.tracking.ui import view_state
-from attnlab.tracking.weights import log_weights
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

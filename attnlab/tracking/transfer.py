@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from attnlab._util.lock import file_lock
 from attnlab.errors import UserError, one_line
+from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
     REPORT_PHASE,
@@ -30,7 +31,6 @@ from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from attnlab.tracking.summary import restored
-from attnlab.tracking.tag_names import STUDY_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

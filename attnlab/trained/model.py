@@ -20,8 +20,7 @@ from attnlab.models.decoding import decode
 from attnlab.nn import attention
 from attnlab.registry import TASKS
 from attnlab.tasks import Task
-from attnlab.trained.find_run import find_run
-from attnlab.trained.recorded_code import import_recorded_code
+from attnlab.trained.recorded_code import find_run, import_recorded_code
 from attnlab.trained.sampling import sample
 from attnlab.trained.softmax_weights import decoder_inputs, layer_weights, part_weights, pattern_weights, special_tokens
 from attnlab.training import weights

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from attnlab._util.files import replacing
 from attnlab.config.run import RunConfig
-from attnlab.training.out_of_memory import is_out_of_memory
+from attnlab.training.device import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,9 @@
-"""A training step on an example batch, to time and to compare settings of the machine. It needs no data."""
+"""A training step on an example batch, to time and to compare settings of the machine. It needs no data and trains no run."""
 
-from time import process_time
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter, process_time
 
 import torch
 from torch import Tensor
@@ -11,11 +14,14 @@ from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training.costs import micro_batch
 from attnlab.training.decoding_costs import full_memory
-from attnlab.training.device import set_up_run
+from attnlab.training.device import set_up_run, synchronise
 from attnlab.training.distributed.group import Group
 from attnlab.training.gradients import backward
 from attnlab.training.optim import build_optimizer
 from attnlab.training.prefetch import RankBatch
+from attnlab.training.trainer import Trainer
+
+WARMUP = 2  # steps before the measurement: the first ones allocate memory and choose kernels
 
 
 class ExampleStep:
@@ -78,3 +84,27 @@ def _relative(values: list[Tensor], reference: list[Tensor]) -> Tensor:
 
 def _norm(tensors: list[Tensor]) -> Tensor:
     return torch.stack([torch.linalg.vector_norm(tensor.double()) for tensor in tensors]).norm()
+
+
+def time_steps(config: RunConfig, *, seconds: float, ready: Callable[[], None]) -> tuple[int, float, torch.device]:
+    """Take training steps for a while, and return their number, the seconds that they took, and their device.
+
+    Nothing is recorded.
+
+    Args:
+        config: resolved, for one process. Training starts from random weights even when the run starts from a stage.
+        seconds: the time after which no further step begins; at least one is taken.
+        ready: called before the measurement, after the warm-up; it may wait for other processes.
+    """
+    load_sources(config.sources)
+    device = set_up_run(config)
+    trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
+    for _ in range(WARMUP):
+        trainer.take_step()
+    synchronise(device)
+    ready()
+    start, first = perf_counter(), trainer.step
+    while trainer.step == first or perf_counter() - start < seconds:
+        trainer.take_step()
+    synchronise(device)
+    return trainer.step - first, perf_counter() - start, device

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from attnlab._util.plural import count
-from attnlab.config.init import InitConfig
+from attnlab.config.run import InitConfig
 from attnlab.errors import UserError
 from attnlab.training import weights
 from attnlab.training.result import Result, load_result

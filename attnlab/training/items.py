@@ -17,7 +17,7 @@ from torch import Tensor
 from attnlab._util.files import replacing
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import one_line
-from attnlab.training.out_of_memory import is_out_of_memory
+from attnlab.training.device import is_out_of_memory
 
 if TYPE_CHECKING:
     from attnlab.tasks import Batch, Task

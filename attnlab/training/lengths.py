@@ -25,8 +25,8 @@ from attnlab.errors import UserError, one_line
 from attnlab.models.base import Model
 from attnlab.registry import POSITIONS, TASKS, options_of
 from attnlab.tasks.validation import prepare_task
+from attnlab.training.device import is_out_of_memory, requested_memory
 from attnlab.training.evaluate import evaluate
-from attnlab.training.out_of_memory import is_out_of_memory, requested_memory
 
 if TYPE_CHECKING:
     from attnlab.tasks import Task

@@ -11,10 +11,9 @@ from typing import Any
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs, initial_weights, weights
-from attnlab.training.device import set_up_run
+from attnlab.training.device import describe_out_of_memory, is_out_of_memory, set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
-from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
 from attnlab.training.result import Report, Result, load_result, save_result
 from attnlab.training.trainer import Trainer
 

@@ -24,12 +24,11 @@ from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
-from attnlab.training.fine_tuning import freeze
 from attnlab.training.gradients import Memory, backward
 from attnlab.training.initial_weights import StartingPoint
 from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
-from attnlab.training.optim import build_optimizer, learning_rate, set_learning_rate, total_steps
+from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_learning_rate, total_steps
 from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection

@@ -11,7 +11,7 @@ from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.study.execution.printed_metrics import parse_metrics
+from attnlab.study.execution.command import parse_metrics
 from tests.support.paths import ROOT
 
 STUDY = """\

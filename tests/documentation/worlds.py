@@ -12,8 +12,8 @@ import yaml
 
 from attnlab.cli.main import build_parser, main
 from attnlab.extras.claims import court
-from attnlab.extras.profile import abilities, make
-from attnlab.extras.profile.abilities import Ability
+from attnlab.extras.profile import make, run
+from attnlab.extras.profile.run import Ability
 from attnlab.extras.sharing.bundle import read_bundle
 from attnlab.tasks.archives import ENWIK8
 from attnlab.tracking import ui
@@ -80,8 +80,8 @@ def with_enwik8(shell: Shell, command: str) -> None:
 def with_small_profiles(shell: Shell) -> None:
     """Train one diagnostic at one level, for a step, next to one baseline."""
     shell.patch.setattr(make, "BASELINES", ("dense",))
-    shell.patch.setattr(abilities, "QUICK", ("parity",))
-    shell.patch.setattr(abilities, "ABILITIES", (Ability("parity", ({"length": 8},), steps=1),))
+    shell.patch.setattr(run, "QUICK", ("parity",))
+    shell.patch.setattr(run, "ABILITIES", (Ability("parity", ({"length": 8},), steps=1),))
 
 
 def with_servers(shell: Shell) -> None:

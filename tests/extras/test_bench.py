@@ -13,8 +13,7 @@ from torch import nn
 
 from attnlab.cli import main
 from attnlab.config.run import MachineConfig
-from attnlab.extras.bench.decoding import Decoding
-from attnlab.extras.bench.layer import BenchCase, ForwardBackward, LayerConfig, unsupported
+from attnlab.extras.bench.layer import BenchCase, Decoding, ForwardBackward, LayerConfig, unsupported
 from attnlab.extras.bench.suite import (
     BenchConfig,
     BenchResult,

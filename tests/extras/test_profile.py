@@ -9,10 +9,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.extras.profile import run as profile_run
-from attnlab.extras.profile.abilities import ABILITIES, Ability, select_abilities
 from attnlab.extras.profile.results import AbilityResult, Outcome
-from attnlab.extras.profile.run import run_profile
-from attnlab.extras.profile.studies import entry_labels, variant_entry
+from attnlab.extras.profile.run import ABILITIES, Ability, entry_labels, run_profile, select_abilities, variant_entry
 from attnlab.planning.plan import Plan
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run

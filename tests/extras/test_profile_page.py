@@ -10,12 +10,10 @@ import pytest
 from attnlab._version import __version__
 from attnlab.cli.main import main
 from attnlab.extras import rerender
-from attnlab.extras.profile.index import write_index
 from attnlab.extras.profile.make import profile
-from attnlab.extras.profile.page import make_page
+from attnlab.extras.profile.page import describe_ability, describe_profile, describe_reach, make_page
 from attnlab.extras.profile.results import Ability, Outcome
-from attnlab.extras.profile.words import describe_ability, describe_profile, describe_reach
-from attnlab.extras.profile.write import FILE, load_profile, write_profile
+from attnlab.extras.profile.write import FILE, load_profile, write_index, write_profile
 from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.pages import changed_files
 from tests.support.paths import ROOT

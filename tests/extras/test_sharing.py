@@ -15,8 +15,7 @@ from mlflow import MlflowClient
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
-from attnlab.extras.sharing.archive import MANIFEST, write_archive
-from attnlab.extras.sharing.bundle import Bundle, read_bundle, write_bundle
+from attnlab.extras.sharing.bundle import MANIFEST, Bundle, read_bundle, write_archive, write_bundle
 from attnlab.extras.sharing.merge import merge
 from attnlab.study.run import run
 from attnlab.tracking.looks import read_looks

@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
-from attnlab.training.fine_tuning import layer_numbers
+from attnlab.training.optim import layer_numbers
 from tests.models.test_initialization import Bytes, Reviews, config_of
 
 

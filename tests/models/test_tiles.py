@@ -8,8 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from attnlab.models.initialization import initialize
-from attnlab.models.tiles import TILE_SIZE
+from attnlab.models.initialization import TILE_SIZE, initialize
 
 SIDE = round(TILE_SIZE**0.5)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from attnlab._util.colors import BUILT_IN, DARK_PAPER, OTHERS, WHITE, color_of, contrast, on_dark, shades
+from attnlab.extras.bench.page import growth_plot
 from attnlab.report import write
 from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.plots import svg
 from attnlab.report.plots.by_length import LengthCurve, length_plot
 from attnlab.report.plots.curves import Curve, curve_plot
 from attnlab.report.plots.forest import ForestRow, forest_plot
-from attnlab.report.plots.growth import growth_plot
 from attnlab.report.plots.labels import spread
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.stats.compare import summarize_cells

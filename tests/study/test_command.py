@@ -19,10 +19,9 @@ from attnlab.extras.sharing.export import export
 from attnlab.report.stored import load
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
-from attnlab.study.code_changes import code_change_notes
-from attnlab.study.execution.command import run_command
-from attnlab.study.execution.messages import Ended
-from attnlab.study.execution.printed_metrics import parse_metrics
+from attnlab.study.execution.command import parse_metrics, run_command
+from attnlab.study.execution.job import Ended
+from attnlab.study.record import code_change_notes
 from attnlab.study.run import StudyResult, run
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs

@@ -11,10 +11,10 @@ import attnlab
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.registry import TASKS
-from attnlab.study.execution import concurrency, step_times
+from attnlab.study.execution import concurrency, measurements
 from attnlab.study.execution.concurrency import VARIABLE, Concurrency, choose, describe, known_step_seconds, requested_workers
+from attnlab.study.execution.measurements import FILE, StepTimes
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.step_times import FILE, StepTimes
 from attnlab.tracking.runs import load_runs
 from tests.support.small_runs import tiny
 
@@ -87,7 +87,7 @@ def test_runs_whose_batches_vary_start_as_they_fit(
 ) -> None:
     monkeypatch.setattr(TASKS.get("pydocs"), "shapes_vary", True)
     monkeypatch.setattr(concurrency, "available_memory", lambda: memory)
-    monkeypatch.setattr(step_times, "measure", lambda configs, **_: [(1.0, 5 * GIB // 2, None)] * len(configs))
+    monkeypatch.setattr(measurements, "measure", lambda configs, **_: [(1.0, 5 * GIB // 2, None)] * len(configs))
     chosen = choose(small_plan(threads=1), "auto", root=tmp_path)
     assert chosen.workers == workers and ("do not fit" in chosen.reason) == (workers < 4)
     assert choose(small_plan(threads=1), "auto", root=tmp_path, measure=False) == chosen, "it is kept"
@@ -120,14 +120,14 @@ def test_runs_together_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_times, "SECONDS", 0.05)
+    monkeypatch.setattr(measurements, "SECONDS", 0.05)
     monkeypatch.setattr(concurrency, "processors", lambda: 2)
     first = choose(small_plan(), "auto", root=tmp_path)
     (times,) = json.loads((tmp_path / FILE).read_text()).values()
     assert set(times["seconds"]) == {"1", "2"} and all(0 < value < 60 for value in times["seconds"].values())
     assert 50e6 < times["peak"] < 10e9
     assert first.workers in (1, 2) and "times as many steps/s as" in first.reason
-    monkeypatch.setattr(step_times, "measure", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(measurements, "measure", lambda *_, **__: pytest.fail("measured again"))
     assert choose(small_plan(), "auto", root=tmp_path) == first
     (tmp_path / FILE).write_text("{")
     with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -161,7 +161,7 @@ def test_small_runs_share_a_cuda_device(
     def measured(configs: Any, **_: Any) -> list[tuple[float, int, int | None]]:
         return [(seconds[len(configs)], peak * GIB, 80 * GIB)] * len(configs)
 
-    monkeypatch.setattr(step_times, "measure", measured)
+    monkeypatch.setattr(measurements, "measure", measured)
     on_cuda = small_plan(seeds=seeds, device="cuda")
     chosen = choose(on_cuda, "auto", root=tmp_path)
     assert (chosen.workers, chosen.threads) == expected and chosen.reason.startswith("on each device, ")
@@ -174,21 +174,21 @@ def test_a_device_has_one_run_where_sharing_was_not_measured(tmp_path: Path, mon
     assert choose(on_cuda, "auto", root=tmp_path, measure=False) == Concurrency(2, 8)
     assert known_step_seconds(on_cuda, Concurrency(2, 8), root=tmp_path) is None
     assert choose(small_plan(seeds=1, device="cuda"), "auto", root=tmp_path) == Concurrency(1, 16)
-    monkeypatch.setattr(step_times, "measure", lambda *_, **__: None)
+    monkeypatch.setattr(measurements, "measure", lambda *_, **__: None)
     assert choose(on_cuda, "auto", root=tmp_path) == Concurrency(2, 8)
 
 
 def test_a_run_on_cuda_needs_its_tensors_and_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (70 * GIB, 80 * GIB))
     monkeypatch.setattr("torch.cuda.max_memory_reserved", lambda device: 3 * GIB)
-    assert step_times._memory(torch.device("cuda")) == (3 * GIB + step_times.CUDA_CONTEXT, 80 * GIB)
-    assert step_times._memory(torch.device("cpu"))[1] is None
+    assert measurements._memory(torch.device("cuda")) == (3 * GIB + measurements.CUDA_CONTEXT, 80 * GIB)
+    assert measurements._memory(torch.device("cpu"))[1] is None
 
 
 def test_a_run_that_cannot_take_a_step_leaves_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny(variant="no_such_variant")
-    assert step_times.measure([config, config], threads=1, seconds=0.01) is None
-    monkeypatch.setattr(step_times, "measure", lambda *_, **__: None)
+    assert measurements.measure([config, config], threads=1, seconds=0.01) is None
+    monkeypatch.setattr(measurements, "measure", lambda *_, **__: None)
     chosen = choose(small_plan(), "auto", root=tmp_path)
     assert (chosen.workers, chosen.threads) == (1, 4) and "could not be measured" in chosen.reason
 

@@ -14,7 +14,7 @@ from attnlab._util import memory
 from attnlab.errors import UserError
 from attnlab.tasks import Task
 from attnlab.training import trainer
-from attnlab.training.out_of_memory import describe_out_of_memory, is_out_of_memory
+from attnlab.training.device import describe_out_of_memory, is_out_of_memory
 from attnlab.training.train import train
 from tests.support.paths import ROOT
 from tests.support.small_runs import recorded, tiny

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from attnlab.config.command import CommandConfig, describe_bad_name, result_name
-from attnlab.study.execution.command import run_command
-from attnlab.study.execution.messages import Ended, Raised
-from attnlab.study.execution.printed_metrics import PrintedMetrics, describe_missing, parse_metrics
+from attnlab.study.execution.command import PrintedMetrics, describe_missing, parse_metrics, run_command
+from attnlab.study.execution.job import Ended, Raised
 
 HUGE = "1" + "0" * 400
 

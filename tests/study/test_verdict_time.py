@@ -13,12 +13,11 @@ from attnlab.stats.power import Spread, TableDesign, seeds_for_verdict, verdict_
 from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
 from attnlab.study.adaptive import table
-from attnlab.study.execution import concurrency, step_times
+from attnlab.study.execution import concurrency, measurements
 from attnlab.study.execution.concurrency import VARIABLE
 from attnlab.study.looks import look_history, record_look
-from attnlab.study.pace import Pace, known_pace
 from attnlab.study.run import run
-from attnlab.study.verdict_time import verdict_time
+from attnlab.study.verdict_time import Pace, known_pace, verdict_time
 from attnlab.tracking.tags import to_yaml
 from tests.study.test_study import QUIET, study
 
@@ -132,7 +131,7 @@ def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: p
     made = plan(compared(seeds=[0, 1, 2]))
     assert known_pace(made, root=root) is None
     seconds = {1: 0.010, 2: 0.012}
-    monkeypatch.setattr(step_times, "measure", lambda configs, **_: [(seconds[len(configs)], 1, None)] * len(configs))
+    monkeypatch.setattr(measurements, "measure", lambda configs, **_: [(seconds[len(configs)], 1, None)] * len(configs))
     concurrency.choose(made, "auto", root=root)
     pace = known_pace(made, root=root)
     smallest = min(made.cells, key=lambda cell: cell.train_flops or 0)
@@ -142,11 +141,11 @@ def test_the_pace_is_that_of_steps_that_were_measured(root: Path, monkeypatch: p
     monkeypatch.setenv(VARIABLE, "1")
     alone = known_pace(made, root=root)
     assert alone is not None and alone.seconds([smallest.train_flops] * 6) == pytest.approx(6 * 20 * 0.010)
-    monkeypatch.setattr("attnlab.study.pace.recorded_threads", lambda *_: 1)
+    monkeypatch.setattr("attnlab.study.verdict_time.recorded_threads", lambda *_: 1)
     crowded = known_pace(made, root=root)
     assert crowded is not None and crowded.seconds([smallest.train_flops] * 6) == pytest.approx(6 * 20 * 0.012), "1 thread"
-    monkeypatch.setattr("attnlab.study.pace.recorded_threads", lambda *_: None)
-    monkeypatch.setattr(step_times, "measure", lambda *_, **__: pytest.fail("a plan measures no steps"))
+    monkeypatch.setattr("attnlab.study.verdict_time.recorded_threads", lambda *_: None)
+    monkeypatch.setattr(measurements, "measure", lambda *_, **__: pytest.fail("a plan measures no steps"))
     assert known_pace(plan(compared(), sets={"train.batch_size": 3}), root=root) is None
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config.command import CommandConfig
+from attnlab.tracking.attempts import QUESTIONS_TAG
 from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect, search_runs
 from attnlab.tracking.history import Entry, Event, append_history, configuration_key
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tag_names import QUESTIONS_TAG
 from attnlab.tracking.tags import to_yaml
 from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
 

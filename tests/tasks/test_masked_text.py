@@ -9,9 +9,8 @@ import torch
 from attnlab._util.metrics import merge
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Batch, wordpiece
-from attnlab.tasks.masked_text import IS_NEXT, NOT_NEXT, MaskedText
+from attnlab.tasks.masked_text import IS_NEXT, NOT_NEXT, MaskedText, Passages
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
-from attnlab.tasks.passages import Passages
 from attnlab.testing import check_task
 from tests.support.documents import use_small_corpus
 from tests.support.small_runs import tiny

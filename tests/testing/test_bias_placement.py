@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from attnlab.nn.layers import Projections, merge_heads
 from attnlab.positions.none import NoPosition
 from attnlab.testing import check
-from attnlab.testing.checks.bias import lands
+from attnlab.testing.checks.positions import lands
 from attnlab.testing.checks.result import Failure
 from attnlab.testing.checks.target import CheckTarget
 from attnlab.variants import AttentionConfig, Variant

@@ -13,8 +13,7 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training import weights
-from attnlab.training.fine_tuning import freeze, layer_numbers
-from attnlab.training.optim import build_optimizer, set_learning_rate
+from attnlab.training.optim import build_optimizer, freeze, layer_numbers, set_learning_rate
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
 

@@ -18,9 +18,8 @@ from attnlab.planning.memory_fit import _shape
 from attnlab.planning.plan import Plan
 from attnlab.registry import OPTIMIZERS
 from attnlab.training.cuda_memory import trace
-from attnlab.training.fine_tuning import layer_numbers
 from attnlab.training.muon import Muon
-from attnlab.training.optim import build_optimizer, set_learning_rate
+from attnlab.training.optim import build_optimizer, layer_numbers, set_learning_rate
 from attnlab.training.train import train
 from tests.models.test_initialization import Bytes
 from tests.support.small_runs import tiny

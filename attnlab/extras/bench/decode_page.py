@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.colors import color_of
-from attnlab.extras.bench.page import DECODING, KEPT, format_speed, grouped, kept_sizes, page_fields, write_rounds
+from attnlab.extras.bench.page import DECODING, KEPT, format_speed, grouped, growth_plot, kept_sizes, page_fields, write_rounds
 from attnlab.extras.bench.suite import fastest_dense, fit_cost_exponent
 from attnlab.report.plots.curves import DASHES, Curve
-from attnlab.report.plots.growth import growth_plot
 from attnlab.report.table import Column, Table, TableRow, to_markdown
 
 if TYPE_CHECKING:

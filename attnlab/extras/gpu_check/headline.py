@@ -13,7 +13,7 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.registry import TASKS
-from attnlab.training.step_time import time_steps
+from attnlab.training.example_step import time_steps
 from attnlab.training.train import train
 
 STEPS = 10_625  # of the study

@@ -9,7 +9,7 @@ from typing import Any
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
-from attnlab.study.execution.step_times import measure
+from attnlab.study.execution.measurements import measure
 
 WIDTHS = (64, 128, 256, 512)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from attnlab.extras.paper.text import breakable, escape
+from attnlab.extras.paper.tabular import breakable, escape
 from attnlab.report.wording import SENSITIVITY
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.verdict import Correction, Verdict, VerdictKind

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnlab.extras.paper.marks import legend
 from attnlab.extras.paper.references import Citation, cite
-from attnlab.extras.paper.text import breakable, escape, sentences, typeset
+from attnlab.extras.paper.tabular import breakable, escape, sentences, typeset
 from attnlab.report.captions import (
     describe_seeds,
     differences_of,

@@ -1,18 +1,23 @@
-"""The columns of a paper's tables: verdicts, and the compute of each cell."""
+"""The columns of a paper's tables: verdicts, and the compute of each cell; and its appendix.
+
+The appendix has the hyper-parameters of every cell, compute, and the tables of the page's other sections.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.cost_metrics import CostMetric, shown_in, significant
 from attnlab._util.run_state import RunState
 from attnlab.extras.paper.marks import best_cells, mark
-from attnlab.extras.paper.tabular import MISSING, PaperColumn, bold, decimals, number
-from attnlab.extras.paper.text import breakable, escape
+from attnlab.extras.paper.tabular import MISSING, PaperColumn, bold, breakable, decimals, escape, long_table, number, text_table
 from attnlab.report.control import plot_label
-from attnlab.report.methods import total_seconds
+from attnlab.report.methods import ENVIRONMENT, SECTIONS, SINGLE_FIELDS, total_seconds, values_text
+from attnlab.report.page import Page
+from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.verdicts import present_costs, training_pflop
 from attnlab.report.wording import SIMULTANEOUS_MARK, consistent
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
@@ -20,6 +25,8 @@ from attnlab.stats.paired import NO_NUMBER, Difference, Interval
 from attnlab.stats.verdict import p_of_verdict
 from attnlab.tracking.artifacts import ReferenceScore
 
+ELSEWHERE = ("Learning curves", "Costs", "Methods")  # sections that other parts of the paper have
+OF_PROGRAMS = ("values", "env", "files")  # sections of the columns of a study of a program
 SECONDS_PER_HOUR = 3600
 
 
@@ -161,3 +168,55 @@ def compute_columns(
 def _plain(text: str) -> str:
     """Return a number of three significant digits without an exponent, for a column of aligned decimals."""
     return f"{float(text):.9f}".rstrip("0") if text else MISSING
+
+
+@dataclass(frozen=True)
+class AppendixSection:
+    """A section: its title, paragraphs and table, as LaTeX."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+    table: str
+
+
+def appendix_sections(page: Page, *, with_cells: bool) -> list[AppendixSection]:
+    """Return the sections in reading order; `with_cells` adds the table of cells."""
+    spec = page.results.spec
+    facts = dict(page.methods)
+    software = tuple(breakable(f"{name.capitalize()}: {facts[name]}.") for name in (*ENVIRONMENT, "time") if facts.get(name))
+    sections = _hyper_parameters(page)
+    if with_cells:
+        columns, _ = verdict_columns(page.cells, spec, {})
+        sections.append(AppendixSection("Cells", (), long_table(columns)))
+    counted = any(training_pflop(cell) for cell in page.cells)
+    about = (r"Training PFLOP: 3 $\times$ the forward pass $\times$ the tokens trained on, of one run.",) if counted else ()
+    sections.append(
+        AppendixSection("Compute", (*about, *software), long_table(compute_columns(page.cells, page.records, spec)))
+    )
+    for section in page.sections:
+        if section.table is not None and not section.caption and section.title not in ELSEWHERE:
+            texts = [*section.paragraphs, *section.warnings]
+            sections.append(AppendixSection(escape(section.title), tuple(map(breakable, texts)), text_table(section.table)))
+    return sections
+
+
+def _hyper_parameters(page: Page) -> list[AppendixSection]:
+    """Return the settings that all cells share, and the settings of each cell that differ."""
+    spec, records = page.results.spec, page.records
+    names = list(dict.fromkeys(name for record in records for name in record))
+    names = [name for name in (*SINGLE_FIELDS, "command") if name in names] + [
+        name for section in (*SECTIONS, *OF_PROGRAMS) for name in names if name.startswith(f"{section}.")
+    ]
+    runs = {cell.name: [record for record in records if cell_of(record, spec) == cell.name] for cell in page.cells}
+    values = {name: {cell: values_text(of_cell, name) for cell, of_cell in runs.items() if of_cell} for name in names}
+    shared = [(name, next(iter({*of_cells.values()}))) for name, of_cells in values.items() if len({*of_cells.values()}) == 1]
+    rows = [TableRow(pair) for pair in shared if pair[1]]
+    table = Table([Column("setting", is_text=True), Column("value in all cells", is_text=True)], rows)
+    sections = [AppendixSection("Hyper-parameters", (), text_table(table))]
+    own = [name for name in names if len({*values[name].values()}) > 1]
+    if own:
+        texts = {cell: "; ".join(f"{name} {values[name][cell]}" for name in own if values[name].get(cell)) for cell in runs}
+        columns = [Column("cell", is_text=True), Column("settings that differ between cells", is_text=True)]
+        rows = [TableRow([cell, text]) for cell, text in texts.items() if text]
+        sections.append(AppendixSection("Hyper-parameters of single cells", (), text_table(Table(columns, rows))))
+    return sections

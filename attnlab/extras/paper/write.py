@@ -8,12 +8,10 @@ from pathlib import Path
 
 from attnlab.errors import UserError
 from attnlab.extras.paper import prose
-from attnlab.extras.paper.appendix import appendix_sections
 from attnlab.extras.paper.figures import pages_of, write_pdf
 from attnlab.extras.paper.references import Citation, bibliography, citations
-from attnlab.extras.paper.tables import verdict_columns
-from attnlab.extras.paper.tabular import page_columns, tabular
-from attnlab.extras.paper.text import escape, label, typeset
+from attnlab.extras.paper.tables import appendix_sections, verdict_columns
+from attnlab.extras.paper.tabular import escape, label, page_columns, tabular, typeset
 from attnlab.report.captions import differences_of
 from attnlab.report.index import load_index
 from attnlab.report.page import Page, make_page

@@ -78,8 +78,8 @@ def _profile_one(arguments: Namespace) -> int:
 
 
 def _profile_all(arguments: Namespace) -> int:
-    from attnlab.extras.profile.abilities import select_abilities
     from attnlab.extras.profile.make import FOLDER, ProfileOptions, profile_built_in
+    from attnlab.extras.profile.run import select_abilities
 
     for name in ("components", "options", "position", "imports"):
         if getattr(arguments, name):
@@ -100,8 +100,7 @@ def _profile_all(arguments: Namespace) -> int:
 
 def _print_profile(profile: Profile) -> None:
     """Print what the variant can and cannot do, the levels that each variant solves, and the costs."""
-    from attnlab.extras.profile.page import cost_table, overview_table
-    from attnlab.extras.profile.words import describe_ability
+    from attnlab.extras.profile.page import cost_table, describe_ability, overview_table
 
     for ability in profile.abilities:
         print_text(f"{ability.task}: {profile.variant} {''.join(describe_ability(ability, profile.variant))}.")

@@ -14,12 +14,20 @@ from attnlab._util.user_code import load_file
 from attnlab.config.axes import text
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
-from attnlab.extras.profile.abilities import Ability, select_abilities
-from attnlab.extras.profile.index import write_index
 from attnlab.extras.profile.results import AbilityResult, Profile
-from attnlab.extras.profile.run import run_profile
-from attnlab.extras.profile.studies import BASELINES, MODEL, TRAIN, Entry, distinct, entry_labels, variant_entry
-from attnlab.extras.profile.write import write_profile
+from attnlab.extras.profile.run import (
+    BASELINES,
+    MODEL,
+    TRAIN_FIELDS,
+    Ability,
+    Entry,
+    distinct,
+    entry_labels,
+    run_profile,
+    select_abilities,
+    variant_entry,
+)
+from attnlab.extras.profile.write import write_index, write_profile
 from attnlab.registry import VARIANTS
 from attnlab.report.page import task_folder
 from attnlab.study.execution.concurrency import Workers
@@ -202,9 +210,9 @@ def _profile_of(
 
 def _describe_training(abilities: Sequence[Ability]) -> str:
     """Return the training that all runs share, and the scores at which they end early."""
-    training = f"batches of {TRAIN['batch_size']} rows, learning rate {TRAIN['lr']:g}, the same for all variants"
+    training = f"batches of {TRAIN_FIELDS['batch_size']} rows, learning rate {TRAIN_FIELDS['lr']:g}, the same for all variants"
     scores = " or ".join(f"{score:g}" for score in sorted({a.stop_at for a in abilities if a.stop_at is not None}))
-    end = f"a run ends when its accuracy on valid, computed every {TRAIN['eval_every']} steps, reaches {scores}"
+    end = f"a run ends when its accuracy on valid, computed every {TRAIN_FIELDS['eval_every']} steps, reaches {scores}"
     return f"{training}; {end}" if scores else training
 
 

@@ -1,32 +1,155 @@
 """Train the studies of a profile: every variant at the first level of each diagnostic, then the survivors at the next one.
 
 Each diagnostic is an ordinary study, which is run again with one level more for the variants that solved the last one. The runs
-of all profiles in one runs folder belong to the same studies, so that a variant is trained once.
+of all profiles in one runs folder belong to the same studies, so that a variant is trained once. The cells of a study are the
+levels that each variant has reached. ``ABILITIES`` has the diagnostics, with their levels and the length of training.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.axes import labels
+from attnlab.config.axes import canonical, labels, text
 from attnlab.config.grid import cell_name
+from attnlab.config.types import WITH
 from attnlab.errors import UserError
-from attnlab.extras.profile.abilities import Ability, level_label
 from attnlab.extras.profile.results import AbilityResult, Level, LevelResult, level_result
-from attnlab.extras.profile.studies import Entry, entry_labels, require_seeds, study_fields, write_study
 from attnlab.planning.plan import plan
+from attnlab.registry import TASKS, VARIANTS, check_options
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.execution.job import TRAIN
 from attnlab.study.run import StudyResult, run
 from attnlab.study.start_check import check_own_variants
+from attnlab.tasks import SPLITS
+from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 from attnlab.tracking.runs import load_runs
+from attnlab.tracking.tags import to_yaml
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan
     from attnlab.study.execution.progress import ProgressDisplay
+
+STOP_AT = 0.995  # accuracy on valid
+THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
+BASELINES = ("dense", "lstm", "delta", "linear")
+MODEL = {"dim": 64, "depth": 2, "heads": 4}
+TRAIN_FIELDS = {"batch_size": 32, "lr": 3e-3, "warmup": 0.1, "eval_every": 50}
+EVALUATE = {"valid_limit": 200, "test_limit": 1000}
+REASON = "a variant is trained at a level only if most of its seeds solve the level before it"
+HEADER = """\
+# Written by `attnlab profile`, with the levels that each variant has reached. `attnlab run` trains the same runs, and
+# `attnlab report` compares the variants at each level.
+"""
+Entry = dict[str, Any]  # a variant as in a study, with its position scheme
+
+
+@dataclass(frozen=True)
+class Ability:
+    """A diagnostic with levels of increasing difficulty.
+
+    Attributes:
+        task: A name, ``file.py:Class`` or ``package.module:Class``.
+        levels: The options of each level.
+        steps: Maximum number of training steps of a run, which may end when it has solved its level.
+    """
+
+    task: str
+    levels: tuple[Mapping[str, Any], ...]
+    steps: int = Diagnostic.steps
+
+    @property
+    def cls(self) -> Any:
+        """The class of the task."""
+        return TASKS.get(self.task)
+
+    @property
+    def name(self) -> str:
+        """The name of the task, of a path that of its class."""
+        return self.task.rpartition(":")[2]
+
+    @property
+    def threshold(self) -> float:
+        """The score that solves the task."""
+        return THRESHOLD if self.cls.threshold is None else float(self.cls.threshold)
+
+    @property
+    def stop_at(self) -> float | None:
+        """The score on ``valid`` at which a run stops, because it has solved its level; None: it never stops early."""
+        return max(STOP_AT, self.threshold) if self.cls.metric == "accuracy" else None
+
+    @property
+    def about(self) -> str:
+        """The first line of the documentation of the task."""
+        return (inspect.getdoc(self.cls) or "").partition("\n")[0].replace("``", "`")
+
+    @property
+    def level_names(self) -> list[str]:
+        """The names of the levels in a study, such as ``pairs-8-length-64``."""
+        return ["-".join(f"{option}-{value}" for option, value in level.items()) or "default" for level in self.levels]
+
+
+# Sizes at which a run takes seconds in one thread, smaller than the levels of the tasks themselves.
+ABILITIES = (
+    Ability(
+        "mqar", ({"pairs": 2, "length": 8, "keys": 8}, {"pairs": 4, "length": 16, "keys": 16}, {"pairs": 8, "length": 32}), 700
+    ),
+    Ability("induction", ({"length": 16}, {"length": 32}, {"length": 64}), 300),
+    Ability("selective_copy", ({"tokens": 4, "length": 16}, {"tokens": 4, "length": 32}, {"tokens": 8, "length": 32}), 500),
+    Ability("copy", ({"length": 8}, {"length": 16}, {"length": 32}), 400),
+    Ability("compression", ({"tokens": 4}, {"tokens": 8}, {"tokens": 16}), 400),
+    Ability("memorisation", tuple({"keys": keys, "length": 16} for keys in (64, 256, 1024)), 400),
+    Ability("parity", ({"length": 12}, {"length": 24}, {"length": 48}), 400),
+    Ability("group", tuple({"group": "s3", "length": length} for length in (4, 8, 16)), 400),
+    Ability("addition", ({"length": 8}, {"length": 11}, {"length": 14}), 1_200),
+    Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300),
+)
+QUICK = ("mqar", "parity")
+QUICK_LEVELS = 2
+
+
+def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False) -> list[Ability]:
+    """Return the abilities of a profile.
+
+    Args:
+        tasks: The diagnostics; None: the profile's diagnostics. One that is not among them has its own levels.
+        quick: Instead of ``tasks``: two diagnostics, at their first two levels.
+
+    Raises:
+        UserError: both arguments, a task that does not exist, or one that is no diagnostic with levels.
+    """
+    known = {ability.task: ability for ability in ABILITIES}
+    if quick:
+        if tasks is not None:
+            raise UserError(f"expected either a quick profile or tasks, got both: {', '.join(tasks)}", "tasks")
+        return [replace(known[task], levels=known[task].levels[:QUICK_LEVELS]) for task in QUICK]
+    return [known.get(task) or _own_levels(task) for task in dict.fromkeys(known if tasks is None else tasks)]
+
+
+def _own_levels(task: str) -> Ability:
+    cls = TASKS.get(task)
+    if not issubclass(cls, Diagnostic) or not cls.levels:
+        names = ", ".join(ability.task for ability in ABILITIES)
+        raise UserError(f"expected diagnostics with levels, such as {names}, got {task!r}", "tasks")
+    for level in cls.levels:
+        _require_rows(cls, level, task=task)
+    return Ability(task, cls.levels, cls.steps)
+
+
+def _require_rows(cls: type[Diagnostic], level: Mapping[str, Any], *, task: str) -> None:
+    """Raise ``UserError`` for a level that cannot be trained, before the levels before it are."""
+    try:
+        check_options(cls, dict(level), what=cls.__name__)
+        built = cls(**level)
+        for split in SPLITS:
+            built.rows(split, 1)
+    except UserError as error:
+        raise UserError(f"{task}, level {level_label(level)}: {error.message}", "tasks") from error
 
 
 def run_profile(
@@ -151,3 +274,106 @@ def _ability_result(
         devices=tuple(dict.fromkeys(row["device"] for row in runs)),
         versions=tuple(dict.fromkeys(row["versions"] for row in runs)),
     )
+
+
+def variant_entry(variant: str | Mapping[str, Any], *, position: str | None = None) -> Entry:
+    """Return a variant as a study names it, with the position scheme of its profile.
+
+    Rotary positions take the place of the learned ones that are the default of most variants. A variant with another default,
+    such as a recurrence without positions, keeps it.
+
+    Args:
+        variant: A name, ``file.py:Class``, or a mapping with the options and components of a variant.
+        position: The position scheme; None: as described.
+    """
+    named = {"name": variant} if isinstance(variant, str) else dict(variant)
+    cls: Any = VARIANTS.get(named["name"])
+    if position is not None:
+        named["position"] = position
+    elif "position" not in named:
+        can_rotate = cls.default_position == "learned" and "rotate" in cls.hooks
+        named["position"] = "rotary" if can_rotate else cls.default_position
+    return named
+
+
+def entry_labels(entries: Sequence[Entry]) -> list[str]:
+    """Return a label for each variant: without its position scheme, unless two labels would be equal."""
+    short = [text({key: value for key, value in entry.items() if key != "position"}) for entry in entries]
+    full = [str(label) for label in labels(entries, axis="variant")]
+    return [full[i] if short.count(label) > 1 else label for i, label in enumerate(short)]
+
+
+def distinct(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries without those that are equal to an earlier one."""
+    return list({canonical(entry): entry for entry in reversed(entries)}.values())[::-1]
+
+
+def study_fields(
+    ability: Ability, entries: Sequence[Entry], reached: Sequence[int], *, seeds: int, imports: Sequence[str], folder: Path
+) -> dict[str, Any]:
+    """Return the study of one diagnostic.
+
+    Args:
+        ability: The diagnostic.
+        entries: The variants.
+        reached: The number of levels that each of them is trained at.
+        seeds: Number of seeds.
+        imports: Files that register classes.
+        folder: The folder of the study file, to which paths are made relative.
+    """
+    names = ability.level_names
+    train = TRAIN_FIELDS | ({} if ability.stop_at is None else {"stop_at": ability.stop_at})
+    task = _relocated(ability.task, folder)
+    levels = {
+        name: {"task": {"name": task, **options}, "train.steps": ability.steps}
+        for name, options in zip(names, ability.levels, strict=True)
+    }
+    variants = [_relocated(entry, folder) for entry in entries]
+    axis = [str(label) for label in labels(variants, axis="variant")]
+    skip = [
+        {"where": {"variant": label, "level": names[n:]}, "because": REASON}
+        for label, n in zip(axis, reached, strict=True)
+        if n < len(names)
+    ]
+    return {
+        "study": study_name(ability),
+        "question": f"Up to which level of {ability.name} does each variant solve it?",
+        **({"imports": [_relocated(file, folder) for file in imports]} if imports else {}),
+        "base": {"model": MODEL, "train": train, "evaluate": EVALUATE, "machine": {"threads": 1}},
+        "grid": {"variant": variants, "level": levels},
+        **({"skip": skip} if skip else {}),
+        "seeds": f"0-{seeds - 1}",
+        "estimand": {"name": "solve_rate", "threshold": ability.threshold},
+        "reference_scores": False,
+    }
+
+
+def study_name(ability: Ability) -> str:
+    """Return the name of the study of a diagnostic, which the profiles of all variants share."""
+    return f"profile-{ability.name}"
+
+
+def write_study(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write a study file; an equal file is left as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = HEADER + to_yaml(dict(fields))
+    if not path.is_file() or path.read_text(encoding="utf-8") != content:
+        path.write_text(content, encoding="utf-8")
+
+
+def _relocated(value: Any, folder: Path) -> Any:
+    """Return a reference or an entry with paths of Python files relative to a folder instead of the working directory."""
+    if isinstance(value, str):
+        file, colon, name = value.rpartition(":")
+        if not colon:
+            file, name = value, ""
+        return f"{os.path.relpath(Path(file).expanduser(), folder)}{colon}{name}" if file.endswith(".py") else value
+    if isinstance(value, Mapping):
+        return {key: _relocated(item, folder) if key in ("name", "position", WITH) else item for key, item in value.items()}
+    return [_relocated(item, folder) for item in value] if isinstance(value, list) else value
+
+
+def require_seeds(seeds: int) -> None:
+    """Raise ``UserError`` for fewer than three seeds: one or two do not show whether seeds agree."""
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 3:
+        raise UserError(f"expected at least 3 seeds, got {seeds!r}", "seeds")

@@ -1,6 +1,6 @@
 """Writing the record of a study to a bundle, and reading it.
 
-A bundle has these files besides the manifest of `attnlab.extras.sharing.archive`:
+A bundle has these files besides the manifest:
 
 - `study.json`: the tags of the study's experiment, among them the calls that ran it and its looks;
 - `history.json`: the history of the configurations of its runs: in which studies they were planned, judged and withdrawn;
@@ -8,30 +8,43 @@ A bundle has these files besides the manifest of `attnlab.extras.sharing.archive
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
 - `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import;
 - `report/`: the latest report, with its tables.
+
+It is a zip archive; its first member, the manifest, lists the SHA-256 digest of every other one, so that any change of it is
+noticed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from attnlab._util.code_digest import code_files
-from attnlab._util.files import describe_error, why_no_file
+from attnlab._util.files import describe_error, replacing, require_no_pipe, why_no_file
 from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
-from attnlab.errors import UserError
-from attnlab.extras.sharing.archive import read_archive, write_archive
+from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import file_digest
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.history import unpack_entries
 from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
 
+MANIFEST = "bundle.json"
+FORMAT = 1
+MAX_FILES = 100_000
+MAX_UNPACKED = 4 << 30  # bytes
+MAX_RATIO = 100  # of the unpacked size to the size of the archive: text compresses to a tenth
+SMALL = 64 << 20  # bytes, allowed at any ratio
 DIGITS = 12  # of a code's digest, in the name of its folder
 
 
@@ -83,7 +96,7 @@ def read_bundle(path: str | Path) -> Bundle:
     """Read a bundle and check that it was not changed.
 
     Raises:
-        UserError: as `attnlab.extras.sharing.archive.read_archive`.
+        UserError: as `attnlab.extras.sharing.bundle.read_archive`.
     """
     archive = read_archive(Path(path))
     study = archive.manifest.get("study")
@@ -143,3 +156,92 @@ def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:
     top = os.path.commonpath([file.parent for file in used])
     for file in sorted(used):
         yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive that was read and checked.
+
+    Attributes:
+        digest: SHA-256 of the manifest, which determines all of the content.
+        manifest: what the writer put beside the digests.
+        files: path -> content.
+    """
+
+    digest: str
+    manifest: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+
+def write_archive(path: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+    """Write an archive, replacing an earlier file, and return its digest."""
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    listing = json.dumps({"format": FORMAT, **manifest, "files": digests}, indent=1).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
+        for name, content in {MANIFEST: listing, **files}.items():
+            archive.writestr(name, content)
+    return hashlib.sha256(listing).hexdigest()
+
+
+def read_archive(path: Path) -> Archive:
+    """Read an archive, and compare every file with its digest. The manifest is read first, and decides what else is.
+
+    Raises:
+        UserError: the file cannot be read, is no bundle or one of another format, would unpack to too much, or was changed
+            since it was written.
+    """
+    where = str(path)
+    require_no_pipe(path)
+    try:
+        with ZipFile(path) as archive:
+            entries = archive.infolist()
+            _require_size(entries, path.stat().st_size, where)
+            listing = archive.read(MANIFEST)
+            manifest = json.loads(listing)
+            recorded = _recorded(manifest, [entry.filename for entry in entries], where)
+            files = {name: archive.read(name) for name in recorded}
+    except UserError:
+        raise
+    # KeyError: no manifest. RuntimeError: an encrypted entry, or JSON that is nested too deeply. The others: damaged entries.
+    except (BadZipFile, KeyError, ValueError, RuntimeError, EOFError, zlib.error, struct.error, OverflowError) as error:
+        raise UserError(f"expected a bundle of `attnlab bundle`, which is complete: {one_line(str(error))}", where) from None
+    except OSError as error:
+        raise UserError(f"expected a bundle of `attnlab bundle`: {describe_error(error)}", where) from None
+    changed = [name for name, content in files.items() if recorded[name] != hashlib.sha256(content).hexdigest()]
+    if changed:
+        raise _changed(changed, where)
+    return Archive(hashlib.sha256(listing).hexdigest(), manifest, files)
+
+
+def _require_size(entries: Sequence[ZipInfo], size: int, where: str) -> None:
+    """Raise `UserError` if an archive would unpack to much more than a bundle of its size does."""
+    unpacked, most = sum(entry.file_size for entry in entries), min(MAX_UNPACKED, SMALL + MAX_RATIO * size)
+    if unpacked > most or len(entries) > MAX_FILES:
+        got = f"got one of {len(entries):,} files that unpacks to {unpacked / 1e6:,.0f} MB"
+        raise UserError(f"expected a bundle of at most {MAX_FILES:,} files and {most / 1e6:,.0f} MB, {got}", where)
+
+
+def _recorded(manifest: Any, names: Sequence[str], where: str) -> dict[str, str]:
+    """Return the digest of each file of an archive according to its manifest."""
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else None
+        raise UserError(f"expected a bundle of format {FORMAT}, got {found!r}: another version of attnlab wrote it", where)
+    for name in names:
+        if PurePosixPath(name).is_absolute() or {"..", ""} & set(name.split("/")) or "\0" in name or "\\" in name:
+            raise UserError(f"expected relative paths of files, got {name!r}", where)
+    recorded = manifest.get("files")
+    if not isinstance(recorded, dict) or not all(isinstance(digest, str) for digest in recorded.values()):
+        raise UserError(f"expected the digest of each file in {MANIFEST}", where)
+    if changed := sorted({MANIFEST, *recorded} ^ set(names)) or _twice(names):
+        raise _changed(changed, where)
+    return recorded
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return [name for name, number in Counter(names).items() if number > 1]
+
+
+def _changed(names: Sequence[str], where: str) -> UserError:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return UserError(f"was changed after it was written: {names[0]}{more}", where)

@@ -32,11 +32,12 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.study.execution.command import run_command
-from attnlab.study.execution.job import TRAIN, Job
-from attnlab.study.execution.messages import (
+from attnlab.study.execution.job import (
+    TRAIN,
     DiskFull,
     Ended,
     Evaluation,
+    Job,
     Message,
     Metrics,
     Notice,

@@ -4,6 +4,7 @@ On a CPU, several runs of a small model with one thread each finish sooner than 
 spend much of each step waiting for each other. On a CUDA device, a small model leaves most of the processors idle, which other
 runs can use. How much sooner depends on the model and on the machine, so it is measured: for a second or two, with steps of the
 study's smallest cell.
+Each worker has one CUDA device, in turn.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from attnlab._util.plural import count
 from attnlab._util.processors import processors
 from attnlab.errors import UserError
 from attnlab.registry import TASKS
-from attnlab.study.execution.devices import visible_devices
 from attnlab.study.execution.job import TRAIN
-from attnlab.study.execution.step_times import Layouts, StepTimes, by_size, known_step_times, measured_step_times
+from attnlab.study.execution.measurements import Layouts, StepTimes, by_size, known_step_times, measured_step_times
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Cell, Plan
+    from attnlab.planning.plan import Cell, Plan, Run
+
 
 Workers = int | Literal["auto"]
 
@@ -206,3 +207,25 @@ def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> t
     times = known_step_times(cells, layouts, root=root) if cells else None
     alike = [n for n in times.seconds if n >= concurrency.workers and layouts[n] == concurrency.threads] if times else []
     return (by_size(cells)[0], times.seconds[min(alike)]) if times and alike else None
+
+
+def cuda_devices(plan: Plan, *, workers: int) -> list[str]:
+    """Return the devices to divide among several workers, as CUDA_VISIBLE_DEVICES names them; empty if none are divided."""
+    if workers == 1 or plan.study.command is not None:  # a program chooses its device itself
+        return []
+    return [] if all(cell.config.machine.device != "cuda" for cell in plan.cells) else visible_devices()
+
+
+def visible_devices() -> list[str]:
+    """Return the CUDA devices that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
+
+
+def device_environment(run: Run, devices: Sequence[str], *, slot: int) -> dict[str, str]:
+    """Return environment variables that give a worker its device; a run that names one (``cuda:1``) keeps it."""
+    if not devices or run.config.machine.device != "cuda":
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from attnlab._util.process import describe_exit_code
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.messages import DiskFull, Ended, Killed, Outcome, Raised
+from attnlab.study.execution.job import DiskFull, Ended, Killed, Outcome, Raised
 
 
 @dataclass(frozen=True)

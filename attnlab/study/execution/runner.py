@@ -17,14 +17,13 @@ from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
 from attnlab.config.command import CommandConfig
-from attnlab.study.execution.concurrency import Concurrency, Workers, choose, describe
-from attnlab.study.execution.devices import cuda_devices, device_environment
+from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, describe, device_environment
 from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
-from attnlab.study.execution.job import Job
-from attnlab.study.execution.messages import (
+from attnlab.study.execution.job import (
     DiskFull,
     Ended,
     Evaluation,
+    Job,
     Killed,
     Metrics,
     Notice,

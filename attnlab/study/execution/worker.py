@@ -18,8 +18,7 @@ from typing import Any
 from attnlab._util import memory
 from attnlab._util.process import fork, fork_server_id
 from attnlab.study.execution.child import run_job
-from attnlab.study.execution.job import Job
-from attnlab.study.execution.messages import Message
+from attnlab.study.execution.job import Job, Message
 
 
 class Worker:

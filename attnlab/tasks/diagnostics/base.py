@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
     from attnlab.tasks.reference_scores.base import Reference
+
 
 ROWS = 2_000  # in each of valid and test, and per training epoch
 MOST_DRAWS = 100  # without a row of the split
@@ -231,3 +232,47 @@ def _splits(inputs: np.ndarray) -> np.ndarray:
         value = (value ^ (column + np.uint64(1))) * np.uint64(0x100000001B3)
     value ^= value >> np.uint64(32)
     return np.repeat(np.arange(len(SPLITS)), list(SHARES.values()))[(value * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(60))]
+
+
+def distinct(rng: np.random.Generator, count: int, below: int, size: int) -> np.ndarray:
+    """Return (count, size) numbers below ``below`` in random order, distinct within each row.
+
+    This is Floyd's algorithm (Bentley and Floyd 1987); its cost does not depend on ``below``.
+    """
+    drawn = np.empty((count, size), dtype=np.int64)
+    for i, last in enumerate(range(below - size, below)):
+        number = rng.integers(last + 1, size=count)
+        is_drawn = (drawn[:, :i] == number[:, None]).any(axis=1)
+        drawn[:, i] = np.where(is_drawn, last, number)
+    return rng.permuted(drawn, axis=1)
+
+
+def permutations(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
+    """Return (count, size) numbers: in each row, a random order of those below ``size``."""
+    return np.argsort(rng.random((count, size)), axis=1)
+
+
+@cache
+def commonest_share(size: int, symbols: int) -> float:
+    """Return the expected share of the most frequent of ``symbols`` symbols among ``size`` uniform draws.
+
+    This is the accuracy of a model that knows the symbols of a row but not their order. It is exact: counts of symbols are
+    independent Poisson variables given their sum, and E[max] is the sum of P(max > m) over m.
+    """
+    rate = size / symbols
+    poisson = np.exp(-rate) * np.cumprod(np.concatenate([[1.0], rate / np.arange(1, size + 1)]))
+    total = _power(poisson, symbols)[size]
+    above = [1 - _power(np.where(np.arange(size + 1) <= most, poisson, 0), symbols)[size] / total for most in range(size)]
+    return float(sum(above)) / size
+
+
+def _power(series: np.ndarray, exponent: int) -> np.ndarray:
+    """Return the coefficients of a power of a power series, up to the degree of ``series``."""
+    result = np.zeros_like(series)
+    result[0] = 1
+    while exponent:
+        if exponent % 2:
+            result = np.convolve(result, series)[: len(series)]
+        series = np.convolve(series, series)[: len(series)]
+        exponent //= 2
+    return result

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.draws import commonest_share
+from attnlab.tasks.diagnostics.base import Diagnostic, commonest_share
 
 
 class Compression(Diagnostic):

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.draws import commonest_share
+from attnlab.tasks.diagnostics.base import Diagnostic, commonest_share
 
 FILLER, START = 0, 1  # the first tokens; symbols follow
 

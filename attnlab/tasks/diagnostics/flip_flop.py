@@ -19,8 +19,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic, last_quarter
-from attnlab.tasks.diagnostics.draws import commonest_share
+from attnlab.tasks.diagnostics.base import Diagnostic, commonest_share, last_quarter
 
 WRITE, READ, IGNORE = 2, 3, 4  # tokens 0 and 1 are the bits
 NAMES = "01wri"

@@ -19,8 +19,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.draws import distinct, permutations
+from attnlab.tasks.diagnostics.base import Diagnostic, distinct, permutations
 
 BLANK = 0  # token 0, in place of each token of a value that is asked for; tokens of keys follow, then those of values
 ABSENT = -1  # fills keys and values up to the largest size while rows are drawn

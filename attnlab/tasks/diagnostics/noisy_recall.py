@@ -18,8 +18,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.draws import distinct
+from attnlab.tasks.diagnostics.base import Diagnostic, distinct
 
 
 class NoisyRecall(Diagnostic):

@@ -9,14 +9,11 @@ A check is a function that takes a ``CheckTarget`` and returns a short descripti
 
 from attnlab.testing.checks import (
     backends,
-    bias,
-    cache,
     causality,
     components,
     cost,
     dropout,
     gradients,
-    hooks,
     lifecycle,
     memory,
     modes,
@@ -24,7 +21,6 @@ from attnlab.testing.checks import (
     positions,
     projections,
     shapes,
-    training_mode,
 )
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
 from attnlab.testing.checks.target import CheckTarget
@@ -34,16 +30,12 @@ MODULES = (
     causality,
     padding,
     positions,
-    hooks,
-    bias,
     components,
     memory,
-    cache,
     gradients,
     projections,
     backends,
     dropout,
-    training_mode,
     modes,
     cost,
     lifecycle,

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
-from attnlab.testing.checks.measure import format_number
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number
 from attnlab.testing.checks.target import CUDA_BACKENDS, AttentionLayer, CheckTarget, at_drawn_sizes, trained_parameters
 
 TOLERANCES = {  # of the error relative to the largest value

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.measure import format_number
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number
 from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
 
 # A pass checks one border with each row of its batch: row j keeps the first j tokens and replaces the others.

@@ -3,8 +3,7 @@
 import torch
 
 from attnlab.components import Component
-from attnlab.testing.checks.measure import format_number, max_abs_diff
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
 from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget
 from attnlab.testing.composition import compose, decompose
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn import attention
-from attnlab.testing.checks.measure import format_number, max_abs_diff
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
 from attnlab.testing.checks.target import CheckTarget, seed_generators
 
 MANY_CALLS = 10**6

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from attnlab._util.memory import available_memory
 from attnlab.testing.checks.causality import MASK
-from attnlab.testing.checks.measure import format_number
 from attnlab.testing.checks.padding import ADVICE as PADDING
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number
 from attnlab.testing.checks.sizes import Sizes
 from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
 from attnlab.training.device import autocast

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.testing.checks.measure import format_number, max_abs_diff
-from attnlab.testing.checks.result import Check, Failure
+from attnlab.testing.checks.result import Check, Failure, format_number, max_abs_diff
 from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes, trained_parameters
 
 ADVICE = "`mask` (b, s) is True for keys that may be attended to: pass it to self.attend, or mask the logits where it is False."

@@ -1,11 +1,387 @@
-"""Order: permutation equivariance without a position scheme, and translation invariance with a relative one."""
+"""Positions: what a variant does with a position scheme, and without one.
+
+- Order: permutation equivariance without a position scheme, and translation invariance with a relative one.
+- Hooks: declared hooks change the output in the right place; undeclared hooks are refused.
+- Bias: each value reaches its logit, and a block of the bias equals that part of the full bias.
+"""
+
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.testing.checks.measure import format_number, max_abs_diff
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
-from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
+from attnlab.nn.layers import relative_distance
+from attnlab.positions import Position, PositionConfig
+from attnlab.registry import POSITIONS
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes, perturb_constant_parameters
+
+BIAS_ADVICE = (
+    "Add bias[:, h, i, j] to the logit of head h, query i and key j, once, after the scale; and pass the same q and k to "
+    "bias() whose product gives the logits"
+)
+MOST_KEYS = 64  # of which factors of queries are computed
+HOOKS = ("embed", "rotate", "bias")
+ADVICE = {
+    "embed": "The scheme is added to x before the variant is called: the output must depend on x.",
+    "rotate": "Call `q, k = self.rotate(q, k)` before computing logits, as self.attend does, or remove 'rotate' from `hooks`.",
+    "bias": "Add `self.position.bias(q, k, scale=scale)` to scaled logits, as self.attend does, or remove 'bias' from `hooks`.",
+}
+
+
+class SignFlip(Position):
+    """Multiply queries by ``q_sign`` and keys by ``k_sign`` (hook ``rotate``)."""
+
+    hook = "rotate"
+
+    def __init__(self, config: PositionConfig, q_sign: int, k_sign: int) -> None:
+        super().__init__(config)
+        self.q_sign, self.k_sign = q_sign, k_sign
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q * self.q_sign, k * self.k_sign
+
+
+class ZeroPad(Position):
+    """Append d zeros to queries and keys of width d, which leaves their products unchanged (hook ``rotate``)."""
+
+    hook = "rotate"
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return F.pad(q, (0, q.shape[-1])), F.pad(k, (0, k.shape[-1]))
+
+
+def take_effect(target: CheckTarget) -> str:
+    """Every declared hook changes the output, with every scheme that uses it."""
+    declared = target.variant.hooks
+    names = [target.scheme_name] if target.scheme.hook != "none" else POSITIONS.names()
+    tried, least = [], float("inf")
+    for name in names:
+        scheme = target.scheme if target.scheme.hook != "none" else POSITIONS.get(name)
+        if scheme.hook not in declared:
+            continue
+        scheme_target = target.with_scheme(scheme, name)
+        roles = scheme_target.roles if scheme.hook == "embed" else [role for role in scheme_target.roles if role != "cross"]
+        for role in roles:
+            x, context = scheme_target.inputs(role, 1, 3)
+            with torch.no_grad():
+                layer = scheme_target.build(role)
+                without = scheme_target.build(role, position=Position(scheme_target.position_config(role)))
+                without.attention.load_state_dict(layer.attention.state_dict(), strict=False)
+                gap = max_abs_diff(layer(x, context), without(x, context))
+            if not gap > scheme_target.tolerance:
+                raise Failure(
+                    f"{role}, batch 1, length 3: position scheme {name} (hook '{scheme.hook}') does not change the output",
+                    ADVICE[scheme.hook],
+                )
+            least = min(least, gap)
+        tried += [name] if roles else []
+    if not tried:
+        raise NotDeclared("no registered scheme uses a declared hook")
+    return f"{', '.join(tried)}: the output changes by at least {format_number(least)}"
+
+
+def roles_for_probe(target: CheckTarget, hook: str) -> list[str]:
+    """Return the roles in which a probe with ``hook`` can replace the scheme; raise ``NotDeclared`` if none can."""
+    if hook not in target.variant.hooks:
+        raise NotDeclared(f"hook '{hook}' is not declared")
+    if target.scheme.hook not in ("none", hook):
+        raise NotDeclared(f"the position scheme uses hook '{target.scheme.hook}'")
+    roles = [role for role in target.roles if role != "cross"]
+    if not roles:
+        raise NotDeclared("cross-attention does not support schemes that act on queries and keys")
+    return roles
+
+
+def rotates_both(target: CheckTarget) -> str:
+    """Queries and keys are both rotated: flipping the sign of both leaves the output unchanged, of only one changes it."""
+    worst = 0.0
+    for role in roles_for_probe(target, "rotate"):
+        outputs = {}
+        weights = target.build(role).attention.state_dict()
+        for signs in ((1, 1), (-1, -1), (-1, 1), (1, -1)):
+            with torch.no_grad():
+                layer = target.build(role, position=SignFlip(target.position_config(role), *signs))
+                layer.attention.load_state_dict(weights, strict=False)  # the probe lacks the parameters of the scheme
+                outputs[signs] = layer(target.noise(1, 3))
+        gap = max_abs_diff(outputs[1, 1], outputs[-1, -1])
+        if not gap <= target.tolerance:
+            raise Failure(
+                f"{role}, batch 1, length 3: flipping the signs of queries and keys changes the output by {format_number(gap)}",
+                "Compute logits from the results of `q, k = self.rotate(q, k)`, and all else, such as a gate, from the q and k "
+                "before it.",
+            )
+        for signs, name in (((-1, 1), "queries"), ((1, -1), "keys")):
+            if not max_abs_diff(outputs[1, 1], outputs[signs]) > target.tolerance:
+                raise Failure(
+                    f"{role}, batch 1, length 3: flipping the signs of the {name} alone does not change the output",
+                    ADVICE["rotate"],
+                )
+        worst = max(worst, gap, _widening_gap(target, role, weights, outputs[1, 1]))
+    return f"both are rotated; flipping both signs, or appending zeros to both, changes the output by {format_number(worst)}"
+
+
+def _widening_gap(target: CheckTarget, role: str, weights: dict[str, Tensor], expected: Tensor) -> float:
+    """Return the change of the output where queries and keys become twice as wide, by zeros."""
+    layer = target.build(role, position=ZeroPad(target.position_config(role)))
+    layer.attention.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        gap = max_abs_diff(layer(target.noise(1, 3)), expected)
+    if not gap <= target.tolerance:
+        raise Failure(
+            f"{role}, batch 1, length 3: a scheme that appends zeros to queries and keys changes the output by "
+            f"{format_number(gap)}",
+            "Compute the scale of the logits from the width before `q, k = self.rotate(q, k)`: a scheme may widen both.",
+        )
+    return gap
+
+
+def refused(target: CheckTarget) -> str:
+    """Undeclared hooks are refused; declared ones are not."""
+    for hook in HOOKS:
+        reason = target.variant_unsupported(hook=hook)
+        if hook not in target.variant.hooks and not reason:
+            raise Failure(
+                f"hook '{hook}' is not among hooks, but unsupported() returns None",
+                "End your override of unsupported() with `return super().unsupported(...)`, or apply the hook and declare it.",
+            )
+        if hook in target.variant.hooks and reason:
+            raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Remove '{hook}' from `hooks`.")
+    missing = [hook for hook in HOOKS if hook not in target.variant.hooks]
+    return f"refused: {', '.join(missing)}" if missing else "every hook is declared"
+
+
+class BiasProbe(Position):
+    """A bias of zeros that requires a gradient and records the arguments of its last call in ``seen``: q, k, bias, scale."""
+
+    hook = "bias"
+
+    def __init__(self, config: PositionConfig) -> None:
+        super().__init__(config)
+        self.seen: tuple[Tensor, Tensor, Tensor, float] | None = None
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
+        if self.seen is not None and self.seen[0] is q and self.seen[1] is k:
+            return self.seen[2]  # the gradient then counts each time that it is added
+        zeros = q.new_zeros(*q.shape[:3], k.shape[-2], requires_grad=True)
+        self.seen = q, k, zeros, scale
+        return zeros
+
+
+class Decay(Position):
+    """Multiply q.k by exp(-r n) for distance n and the head's rate r, by scaling queries and keys (hook ``rotate``)."""
+
+    hook = "rotate"
+
+    def rate(self, like: Tensor) -> Tensor:
+        """Return the decay rate of each head, (h, 1, 1)."""
+        return 0.05 * torch.arange(1, self.config.heads + 1).to(like)[:, None, None]
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        j = torch.arange(k.shape[-2]).to(k)[:, None]
+        return q * (-self.rate(q) * j[-q.shape[-2] :]).exp(), k * (self.rate(k) * j).exp()
+
+
+class DecayByBias(Decay):
+    """The same decay as ``Decay``, as a bias that is added to the logits."""
+
+    hook = "bias"
+
+    def bias(
+        self, q: Tensor, k: Tensor, *, scale: float, heads: slice = slice(None), step: int = 1, offset: Tensor | int = 0
+    ) -> Tensor:
+        n = relative_distance(q.shape[-2], k.shape[-2], device=q.device) * step + offset
+        return scale * (q @ k.mT) * (-self.rate(q)[heads] * n).expm1()
+
+
+def lands(target: CheckTarget) -> str:
+    """Each bias value is added to the logit of its own head, query and key."""
+    roles = roles_for_probe(target, "bias")
+    if not target.variant.blockwise_bias:
+        worst = max(_full_bias_gap(target, role) for role in roles)
+    elif "rotate" in target.variant.hooks:
+        worst = max(_decay_gap(target, role) for role in roles)
+    else:
+        raise NotDeclared("a bias computed in blocks is compared with hook 'rotate', which is not declared")
+    return f"each head and pair: error {format_number(worst)}"
+
+
+def _full_bias_gap(target: CheckTarget, role: str) -> float:
+    """Return the largest error of the identities that tie the gradients of q and k to that of the bias.
+
+    The logits are scale * q k^T + bias, so that dL/dq = scale * dL/dbias k, and dL/dk = scale * dL/dbias^T q. Queries or
+    keys may have a second use, such as a gate, a null key or a temperature: either identity suffices, or equal outputs for a
+    decay of both kinds.
+    """
+    worst = 0.0
+    probe = BiasProbe(target.position_config(role))
+    layer = target.build(role, position=probe)
+    for t in (2, target.sizes.length):
+        x = target.noise(1, t).requires_grad_()
+        # Keys come from a separate tensor if possible: otherwise x also receives the gradient of the keys.
+        y = layer(x, x.detach().clone() if target.variant.supports_memory else None)
+        case = f"{role}, batch 1, length {t}"
+        if probe.seen is None:
+            raise Failure(f"{case}: position.bias() is never called", ADVICE["bias"])
+        q, k, bias, scale = probe.seen
+        loss = (y * target.noise(1, t, seed=3)).sum()
+        leaves = [q, bias, *([k] if k.requires_grad else [])]  # without projections, a separate tensor has no gradient
+        to_q, to_bias, *to_k = torch.autograd.grad(loss, leaves, allow_unused=True)
+        if to_q is None or to_bias is None:
+            raise Failure(
+                f"{case}: the output does not depend on the q passed to position.bias(q, k) or on its result",
+                ADVICE["bias"],
+            )
+        expected = scale * torch.einsum("bhts,bhsd->bhtd", to_bias, k)
+        gap = (to_q - expected).abs().amax((0, 2, 3))  # (h,)
+        if not gap.max().item() <= 10 * target.tolerance:
+            tolerance = 10 * target.tolerance
+            if (to_k and _reaches_keys(to_k[0], scale * to_bias, q, tolerance)) or _decays_alike(target, role):
+                continue
+            head = int(gap.argmax())
+            raise Failure(
+                f"{case}: the bias of head {head} does not reach the logits of its own query-key pairs "
+                f"(error {format_number(gap.max().item())})",
+                f"{BIAS_ADVICE}.",
+            )
+        worst = max(worst, gap.max().item())
+    return worst
+
+
+def _reaches_keys(to_k: Tensor | None, to_products: Tensor, q: Tensor, tolerance: float) -> bool:
+    """Return True if dL/dk_j = sum_i c_i to_products_ij q_i for factors c_i of the queries: 1, or different temperatures.
+
+    A factor that all queries of a head share is a bias before the scale, or one that is added several times.
+
+    Args:
+        to_k: (1, h, s, d).
+        to_products: (1, h, t, s), the gradient of the bias times the scale.
+        q: (1, h, t, d).
+    """
+    if to_k is None:
+        return False
+    if (to_k - torch.einsum("bhts,bhtd->bhsd", to_products, q)).abs().max() <= tolerance:
+        return True
+    keys = slice(MOST_KEYS)
+    terms = (to_products[0, ..., keys, None] * q[0, :, :, None]).flatten(2).cpu()  # (h, t, s d)
+    summed = to_k[0, :, keys].flatten(1).cpu()
+    factors = torch.linalg.lstsq(terms.mT, summed[..., None], driver="gelsd").solution  # (h, t, 1)
+    if not ((terms.mT @ factors).squeeze(-1) - summed).abs().max() <= tolerance:
+        return False
+    acts = terms.abs().amax(-1) > tolerance  # (h, t): a query with a single key has no gradient
+    values = [head[seen] for head, seen in zip(factors.squeeze(-1), acts, strict=True)]
+    values = [head for head in values if len(head) > 1] or [torch.cat(values)]
+    return all((head.max() - head.min()).item() > 1e-6 for head in values if len(head) > 1)
+
+
+def _decays_alike(target: CheckTarget, role: str) -> bool:
+    """Return True if the variant rotates, and ``_decay_gap`` is 0: queries and keys may then have other uses before that."""
+    if "rotate" not in target.variant.hooks:
+        return False
+    try:
+        return _decay_gap(target, role) <= target.tolerance
+    except Failure:
+        return False
+
+
+def _decay_gap(target: CheckTarget, role: str) -> float:
+    """Return the largest difference between the same decay applied by the hooks ``rotate`` and ``bias``.
+
+    For variants that compute the bias in blocks: blocks may be copies, which have no gradient to compare.
+    """
+    worst = 0.0
+    layers = [target.build(role, position=probe(target.position_config(role))) for probe in (Decay, DecayByBias)]
+    for t in (2, target.sizes.length):
+        with torch.no_grad():
+            gap = max_abs_diff(*(layer(target.noise(1, t)) for layer in layers))
+        if not gap <= target.tolerance:
+            raise Failure(
+                f"{role}, batch 1, length {t}: the same decay with distance, at a rate per head, gives outputs "
+                f"that differ by {format_number(gap)} between hook 'rotate' and hook 'bias'",
+                f"{BIAS_ADVICE}. For a block, pass the head indices as `heads`, the distance between its positions as `step` "
+                "and the extra distance of its keys as `offset`.",
+            )
+        worst = max(worst, gap)
+    return worst
+
+
+class BiasBlock(NamedTuple):
+    """A block of the bias matrix.
+
+    Attributes:
+        name: describes the block in a failure.
+        i: positions of the queries, (..., t).
+        j: positions of the keys, (..., s).
+        step, offset: arguments of ``Position.bias``.
+    """
+
+    name: str
+    i: Tensor
+    j: Tensor
+    step: int
+    offset: Tensor | int
+
+
+def in_blocks(target: CheckTarget) -> str:
+    """A block of the bias equals that part of the full bias, for every scheme that computes blocks."""
+    if "bias" not in target.variant.hooks:
+        raise NotDeclared("hook 'bias' is not declared")
+    tried = [
+        variation
+        for variation in target.with_every_scheme()
+        if variation.scheme.hook == "bias" and variation.scheme.has_blockwise_bias()
+    ]
+    if not tried:
+        raise NotDeclared("no scheme computes its bias in blocks")
+    worst = max(_block_gap(variation, role) for variation in tried for role in variation.roles)
+    return f"{', '.join(variation.scheme_name for variation in tried)}: error {format_number(worst)}"
+
+
+def _block_gap(target: CheckTarget, role: str) -> float:
+    scheme = target.scheme(target.position_config(role))
+    perturb_constant_parameters(scheme)
+    scheme.to(target.device, target.dtype)
+    return block_gap(scheme, role, target.device, target.dtype, name=target.scheme_name, tolerance=target.tolerance)
+
+
+def block_gap(scheme: Position, role: str, device: str, dtype: torch.dtype, *, name: str, tolerance: float = 1e-9) -> float:
+    """Return the largest difference between a block and the same entries of the full bias; raise ``Failure`` if too large."""
+    worst = 0.0
+    h, d = scheme.config.heads, scheme.config.head_dim
+    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(device, dtype)
+    full = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
+    heads = slice(h // 2, None)
+    for block, i, j, step, offset in _bias_blocks(device):
+        pairs = i[..., :, None], j[..., None, :]
+        expected = full[:, heads, *pairs].movedim(1, -3)  # (2, ..., h, t, s)
+        q_i, k_j = (z[:, heads, at].movedim(1, -3) for z, at in ((q, i), (k, j)))  # (2, ..., h, t, d)
+        got = scheme.bias(q_i, k_j, scale=0.5, heads=heads, step=step, offset=offset)
+        visible = (pairs[0] >= pairs[1]).unsqueeze(-3) if role == "causal" else True
+        gap = max_abs_diff((got - expected) * visible, torch.zeros_like(expected))
+        if not gap <= tolerance:
+            raise Failure(
+                f"{role}, position scheme {name}, {block}: bias() of this block differs by {format_number(gap)} "
+                "from the same entries of the full bias",
+                "Index per-head values by [heads], and compute distances as `relative_distance(t, s) * step + offset`. "
+                "Or remove these three parameters from bias(): variants that need blocks then refuse the scheme.",
+            )
+        worst = max(worst, gap)
+    return worst
+
+
+def _bias_blocks(device: str) -> list[BiasBlock]:
+    """Return the blocks into which sparse variants divide a sequence of 5 blocks of 3 positions."""
+    by_block = torch.arange(15, device=device).view(5, 3)
+    by_place = by_block.T
+    p, e = by_place[:, None], by_place[None, 1:]
+    return [
+        BiasBlock("all positions, later half of the heads", *(by_block.flatten(),) * 2, step=1, offset=0),
+        BiasBlock("each block with itself", by_block, by_block, step=1, offset=0),
+        BiasBlock("the second block with itself and the block before", by_block[1], by_block[:2].flatten(), step=1, offset=0),
+        BiasBlock("every third position", by_place, by_place, step=3, offset=0),
+        BiasBlock("place p of each block with place e of each block", p, e, step=3, offset=(p - e)[..., :1, None, None]),
+    ]
 
 
 def order(target: CheckTarget) -> str:
@@ -82,4 +458,12 @@ def _prefix_gap(target: CheckTarget) -> float:
     return worst
 
 
-CHECKS = [Check("permutation", at_drawn_sizes(order)), Check("leading padding", at_drawn_sizes(beginning))]
+CHECKS = [
+    Check("permutation", at_drawn_sizes(order)),
+    Check("leading padding", at_drawn_sizes(beginning)),
+    Check("hooks take effect", at_drawn_sizes(take_effect, draws=1)),
+    Check("rotation placement", at_drawn_sizes(rotates_both, draws=1)),
+    Check("hooks refused", refused),
+    Check("bias placement", at_drawn_sizes(lands)),
+    Check("bias in blocks", in_blocks),
+]

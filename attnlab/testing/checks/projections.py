@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from attnlab.testing.checks.measure import format_number, max_abs_diff
-from attnlab.testing.checks.result import Check, Failure, NotDeclared
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
 from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 
 BIAS_ADVICE = (

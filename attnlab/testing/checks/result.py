@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
+from torch import Tensor
+
 T = TypeVar("T")  # the target of a check: a CheckTarget for variants
 
 
@@ -37,3 +39,14 @@ class Check(NamedTuple, Generic[T]):
 
     name: str
     run: Callable[[T], str]
+
+
+def max_abs_diff(a: Tensor, b: Tensor) -> float:
+    """Return the largest absolute difference; 0 for empty tensors, infinity if the difference is NaN."""
+    gap = (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
+    return gap if gap == gap else float("inf")
+
+
+def format_number(value: float) -> str:
+    """Format a measured number with two significant digits."""
+    return "0" if value == 0 else f"{value:.1e}"

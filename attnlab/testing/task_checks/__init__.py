@@ -4,11 +4,9 @@ Internal: not part of the public interface.
 """
 
 from attnlab.testing.checks.result import Check
-from attnlab.testing.task_checks import batches, diagnostics, evaluation, masks
+from attnlab.testing.task_checks import batches, evaluation
 from attnlab.testing.task_checks.target import TaskTarget
 
-TASK_CHECKS: dict[str, Check[TaskTarget]] = {
-    check.name: check for check in (*batches.CHECKS, *evaluation.CHECKS, *masks.CHECKS, *diagnostics.CHECKS)
-}
+TASK_CHECKS: dict[str, Check[TaskTarget]] = {check.name: check for check in (*batches.CHECKS, *evaluation.CHECKS)}
 
 __all__ = ["TASK_CHECKS", "TaskTarget"]

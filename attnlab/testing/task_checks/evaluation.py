@@ -1,22 +1,39 @@
-"""Evaluation: disjoint splits, scores that add up and point in the stated direction, and exact bytes."""
+"""Evaluation: disjoint splits, scores that add up and point in the stated direction, and exact bytes.
+
+Masked language models: the visible part of a row does not tell which token a mask hides.
+
+Diagnostics: the solution agrees with the targets, at every level, and no constant answer beats chance.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from attnlab._util.metrics import Mean
+from attnlab.errors import UserError
+from attnlab.registry import check_options
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
+from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 from attnlab.tasks.masking import predicted_tokens
 from attnlab.tasks.overlap import overlap
 from attnlab.tasks.validation import SAME_LOSS, losses_of_parts
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
 
+LEVEL_ROWS = 200  # of a level whose commonest target is compared with chance
+SOLVED = 20  # of these, rows that are solved
+DEVIATIONS = 4  # standard errors by which a constant answer may be above chance
+MASKED_BATCHES = 20  # of training rows
+MASKED_ROWS = 16  # of a batch
+KEPT = 0.3  # largest share of predicted tokens that may stand in their own place: BERT keeps 10 %
+REVEALED = 0.5  # largest share of predicted tokens that a fixed rule may find in the rest of a row
 SPLIT_ROWS = 512  # of each split that are compared
 SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
 TOKENS = 1 << 20  # of a split whose passages are compared
@@ -313,6 +330,114 @@ def planned_tokens(target: TaskTarget) -> str:
     return f"estimated {estimate:,} tokens, read {read:,}"
 
 
+def hidden_tokens(target: TaskTarget) -> str:
+    """A model cannot read a predicted token off its own place, a neighbor, the end of a row, or another field of the batch."""
+    if not target.is_masked or target.task.role == "causal":
+        raise NotDeclared("no masked language model")
+    batches = [target.train(step, batch_size=MASKED_ROWS) for step in range(MASKED_BATCHES)]
+    batches += list(islice(target.evaluation("valid", rows=4 * MASKED_ROWS, batch_size=MASKED_ROWS), 4))
+    rules = [_rules(batch) for batch in batches]
+    shares = {name: _masked_share([of_batch[name] for of_batch in rules if name in of_batch]) for name in rules[0]}
+    kept = shares.pop("its own place")
+    if kept > KEPT:
+        raise Failure(
+            f"{kept:.0%} of the predicted tokens stand unchanged in their own place",
+            "Replace most of the predicted tokens: BERT keeps 10 % of them, so that models do not rely on [MASK].",
+        )
+    for name, share in shares.items():
+        if share > REVEALED:
+            raise Failure(
+                f"{share:.0%} of the predicted tokens can be read off {name}",
+                "Build the inputs from the masked tokens alone, and draw masks and replacements without reading the tokens.",
+            )
+    return (
+        f"{kept:.0%} of the predicted tokens are kept, and at most {max(shares.values()):.0%} can be read off the rest of a row"
+    )
+
+
+def _rules(batch: Batch) -> dict[str, Tensor]:
+    """Return for each simple rule which of the predicted tokens (n,) it finds: bool."""
+    row, column = (batch.targets != IGNORED).nonzero(as_tuple=True)
+    wanted, t = batch.targets[row, column], batch.inputs.shape[1]
+    here = batch.inputs[row, column]
+    rules = {"its own place": here == wanted}
+    for offset in range(1 - t, t):
+        if offset:
+            place = column + offset
+            inside = (place >= 0) & (place < t)
+            seen = batch.inputs[row, place.clamp(0, t - 1)] == wanted
+            rules[f"the token {abs(offset)} {'after' if offset > 0 else 'before'} it"] = seen & inside
+    for place in (0, 1, t - 2, t - 1):
+        rules[f"position {place} of its row"] = batch.inputs[row, place] == wanted
+    random = (here != wanted) & (here != here.mode().values)  # the most frequent replacement is the mask
+    difference = (here - wanted)[random]
+    rules["a fixed distance to a random token"] = difference == (difference.mode().values if len(difference) else 0)
+    for name in ("segments", "items", "labels"):
+        field = getattr(batch, name)
+        if field is not None:
+            rules[name] = (field[row, column] if field.dim() == 2 else field[row]) == wanted
+    return rules
+
+
+def _masked_share(tensors: list[Tensor]) -> float:
+    """Return the share of True in boolean tensors together; 0 if they are empty."""
+    values = torch.cat(tensors).double()
+    return values.mean().item() if len(values) else 0.0
+
+
+def solution(target: TaskTarget) -> str:
+    """At every level there are rows, ``solve`` gives their targets, and no constant answer is above ``chance``."""
+    cls = target.cls
+    if not issubclass(cls, Diagnostic):
+        raise NotDeclared("no diagnostic")
+    for options in (target.options, *cls.levels):
+        task, case = _build(cls, options), level_label(options)
+        try:
+            inputs, targets = task.rows("test", LEVEL_ROWS)
+        except UserError as error:
+            raise Failure(f"{case}: {error.message}", "Refuse such options in the constructor.") from error
+        for row in range(SOLVED):
+            _check_solution(task, inputs[row].tolist(), targets[row], f"{case}, row {row} of test")
+        _check_chance(task, inputs, targets, case)
+    return f"{1 + len(cls.levels)} sizes: solve() gives the targets, chance {target.construct().chance():.3g}"  # type: ignore[attr-defined]
+
+
+def _build(cls: type[Diagnostic], options: Mapping[str, Any]) -> Diagnostic:
+    try:
+        check_options(cls, dict(options), what=cls.__name__)
+        return cls(**options)
+    except UserError as error:
+        raise Failure(f"level {level_label(options)}: {error.message}", "`levels` are options of the constructor.") from error
+
+
+def _check_solution(task: Diagnostic, inputs: list[int], targets: np.ndarray, case: str) -> None:
+    """Raise ``Failure`` unless the solution of a row has its targets."""
+    solved = task.solve(inputs)
+    if len(solved) != len(inputs):
+        raise Failure(f"{case}: solve() returns {len(solved)} numbers", f"Return one for each of the {len(inputs)} inputs.")
+    for position in np.flatnonzero(targets != IGNORED):
+        if solved[position] != targets[position]:
+            raise Failure(
+                f"{case}, position {position}: solve() returns {solved[position]}, the target is {targets[position]}",
+                "draw() and solve() define the same targets; the second one from the inputs alone.",
+            )
+
+
+def _check_chance(task: Diagnostic, inputs: np.ndarray, targets: np.ndarray, case: str) -> None:
+    """Raise ``Failure`` if the commonest target is above chance by more than the rows of the test explain."""
+    chance = task.chance()
+    if not 0 <= chance < 1:
+        raise Failure(f"{case}: chance() is {chance:g}", "Return the accuracy of the best guess, from 0 to 1.")
+    _, first = np.unique(inputs, axis=0, return_index=True)
+    scored = targets[first][targets[first] != IGNORED]
+    token, share = int(np.bincount(scored).argmax()), float(np.bincount(scored).max() / len(scored))
+    if share > chance + DEVIATIONS * (max(chance, 1 / len(first)) / len(first)) ** 0.5:
+        raise Failure(
+            f"{case}: the answer {token} alone has an accuracy of {share:.3g}, chance() is {chance:.3g}",
+            "chance() is the best accuracy without the ability, at least that of the commonest target.",
+        )
+
+
 CHECKS = (
     Check("repeatable evaluation", repeatable),
     Check("additive score", additive),
@@ -322,4 +447,6 @@ CHECKS = (
     Check("exact bytes", exact_bytes),
     Check("encoding", encoding),
     Check("planned tokens", planned_tokens),
+    Check("hidden tokens", hidden_tokens),
+    Check("solution", solution),
 )

@@ -6,7 +6,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from attnlab.tasks.diagnostics.draws import commonest_share, distinct
+from attnlab.tasks.diagnostics.base import commonest_share, distinct
 
 
 def test_every_ordered_choice_is_equally_likely() -> None:
