@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.compared import Compared
     from attnlab.stats.search import SearchSummary
-    from attnlab.study.run import StudyResult
+    from attnlab.study.result import StudyResult
 
 
 def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:

@@ -188,7 +188,7 @@ def _print_search_warnings(plan: Plan, records: Sequence[Record]) -> None:
     """Print the warnings about the finished trials of a search, as the results do."""
     from attnlab.stats.search import different_values, summarize_searches
     from attnlab.study.execution.rows import row_of_record
-    from attnlab.study.run import StudyResult
+    from attnlab.study.result import StudyResult
     from attnlab.tracking.client import runs_folder
 
     if plan.study.search is None:

@@ -33,7 +33,7 @@ from attnlab.study.execution.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.study.run import StudyResult
+    from attnlab.study.result import StudyResult
 
 MAX_SEEDS = MAX_ADDED_SEEDS
 MIN_EQUAL = 3  # equal scores of as many seeds are no chance: a program that ignores its seed gets no more of them
@@ -74,7 +74,8 @@ def run_until_conclusive(
     from attnlab.planning.plan import Plan
     from attnlab.study.looks import announce_looks
     from attnlab.study.plan import plan as make_plan
-    from attnlab.study.run import StudyResult, run
+    from attnlab.study.result import StudyResult
+    from attnlab.study.run import run
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {}, root=root)
     max_seeds = max_seeds or plan.study.max_seeds or MAX_SEEDS

@@ -24,7 +24,7 @@ from attnlab.study.execution.concurrency import choose, known_step_seconds, requ
 from attnlab.study.execution.rows import row_of_record
 from attnlab.study.looks import look_history
 from attnlab.study.record import finished_records, recorded_seeds, recorded_threads
-from attnlab.study.run import StudyResult
+from attnlab.study.result import StudyResult
 from attnlab.study.seed_notes import count_comparisons
 from attnlab.tracking.client import runs_folder
 

@@ -24,7 +24,7 @@ from attnlab.report.result import compare_result
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import Bar, Bars, ProgressDisplay, fitting, shorten
 from attnlab.study.execution.rows import Row
-from attnlab.study.run import StudyResult
+from attnlab.study.result import StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
 

@@ -22,7 +22,8 @@ from attnlab.extras.slurm.jobs import Job, StudyRequest
 from attnlab.planning.plan import Plan
 from attnlab.study import adaptive
 from attnlab.study import run as study
-from attnlab.study.run import Row, StudyResult
+from attnlab.study.execution.rows import Row
+from attnlab.study.result import StudyResult
 from tests.support.exactly_once import Stores, broken_promises, finished
 from tests.support.postgres import PASSWORD
 

@@ -16,7 +16,8 @@ from attnlab.report.verdicts import notes
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Reason, VerdictKind
-from attnlab.study.run import Row, StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import Row, run
 from attnlab.tracking.client import connect
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study

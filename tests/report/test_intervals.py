@@ -20,7 +20,7 @@ from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.execution.rows import Row
-from attnlab.study.run import StudyResult
+from attnlab.study.result import StudyResult
 from tests.report.test_summary import ONE, STEADY, study
 from tests.support.specs import changed
 

@@ -25,7 +25,8 @@ from attnlab.stats.compare import summarize_cells
 from attnlab.stats.corrections import alternatives, correct_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.tracking.calls import Call
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study

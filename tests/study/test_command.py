@@ -22,7 +22,8 @@ from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.command import parse_metrics, run_command
 from attnlab.study.execution.job import Ended
 from attnlab.study.record import code_change_notes
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.empty_store import copy_store

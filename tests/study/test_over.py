@@ -14,7 +14,7 @@ from attnlab.report.result import compare_result, judge
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import TrendKind, summarize_trends
-from attnlab.study.run import StudyResult
+from attnlab.study.result import StudyResult
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, trained
 

@@ -14,7 +14,8 @@ from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution import calibration
 from attnlab.study.record import finished_records, recorded_machine
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, go, study
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import SEARCHED, study
 

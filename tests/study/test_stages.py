@@ -20,7 +20,8 @@ from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.record import finished_records
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.study.trials.store import Store
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.runs import load_runs

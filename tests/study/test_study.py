@@ -26,7 +26,8 @@ from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.job import Job
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.worker import Worker
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.training import costs

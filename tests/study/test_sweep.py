@@ -13,7 +13,8 @@ from attnlab.planning.plan import Plan, Run, plan
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.ending import Ending
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.study.sweep import extend_sweep, with_recorded_extensions
 from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.runs import load_runs

@@ -11,7 +11,8 @@ from attnlab._util.lock import file_lock
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker

@@ -24,7 +24,8 @@ from attnlab.registry import TASKS, VARIANTS, check_options
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.execution.job import TRAIN
-from attnlab.study.run import StudyResult, run
+from attnlab.study.result import StudyResult
+from attnlab.study.run import run
 from attnlab.study.start_check import check_own_variants
 from attnlab.tasks import SPLITS
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
