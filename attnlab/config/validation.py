@@ -14,12 +14,11 @@ FILLED_IN = ("seed", "sources", "packages", "data", "fingerprint")  # fields of 
 PARTIAL = frozenset({"missing", "conflict"})
 
 
-def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> M:
+def validate(model: type[M], fields: dict[str, Any], *, where: Where) -> M:
     """Return ``fields`` as an instance of ``model``.
 
     Args:
         where: the place of a location in ``fields``.
-        prefix: the part that messages put before a location.
 
     Raises:
         UserError: the first mistake, in one line.
@@ -27,11 +26,16 @@ def validate(model: type[M], fields: dict[str, Any], *, where: Where, prefix: Lo
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise _first(error, model, where, prefix, ignore=frozenset()) from None
+        raise _first(error, model, where, (), ignore=frozenset()) from None
 
 
 def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
-    """Check some of the fields of ``model``, as ``validate`` does. Missing fields and conflicts between fields pass."""
+    """Check some of the fields of ``model``, as ``validate`` does. Missing fields and conflicts between fields pass.
+
+    Args:
+        where: the place of a location in ``fields``.
+        prefix: the part that messages put before a location.
+    """
     try:
         model.model_validate(fields)
     except ValidationError as error:

@@ -7,6 +7,7 @@ size is limited, which protects against decompression bombs.
 
 import gzip
 import hashlib
+import json
 import re
 import tarfile
 import zipfile
@@ -203,75 +204,19 @@ IMDB = Source(
     unpacked=2**30,  # with the 50,000 unlabelled reviews about a third of that
     read=read_reviews,
 )
-_MULTI30K_FILES = {  # name, bytes and md5 of the file, sha256 of its text
-    ("train", "de"): (
-        "train",
-        637_044,
-        "81ff90b99829c0cd4b1b587d394afd39",
-        "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-    ),
-    ("train", "en"): (
-        "train",
-        568_929,
-        "0065d13af80720a55ca8153d126e6627",
-        "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-    ),
-    ("train", "fr"): (
-        "train",
-        604_242,
-        "6cb767741dcad3931f966fefbc05203f",
-        "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
-    ),
-    ("valid", "de"): (
-        "val",
-        24_681,
-        "6e0e229eb049e3fc99a1ef02fb2d5f91",
-        "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-    ),
-    ("valid", "en"): (
-        "val",
-        21_650,
-        "2b69aa9253948ac9f67e94917272dd40",
-        "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-    ),
-    ("valid", "fr"): (
-        "val",
-        23_001,
-        "93fc564584b7e5ba410c761ea5a1c682",
-        "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
-    ),
-    ("test", "de"): (
-        "test_2016_flickr",
-        22_890,
-        "efd67d314d98489b716b145475101932",
-        "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-    ),
-    ("test", "en"): (
-        "test_2016_flickr",
-        21_077,
-        "ff2c0fcb4893a13bd73414306bc250ae",
-        "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-    ),
-    ("test", "fr"): (
-        "test_2016_flickr",
-        22_310,
-        "08dc7cd4a662f31718412de95ca9bfe3",
-        "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
-    ),
-}
 MULTI30K_PAIRS = {"train": 29_000, "valid": 1_014, "test": 1_000}
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
 MULTI30K = {
-    (split, language): Source(
-        name=f"multi30k/{file}.{language}",
-        file=f"multi30k/{file}.{language}.gz",
-        url=f"{_MULTI30K}/{file}.{language}.gz",
-        size=size,
-        md5=md5,
-        contents=contents,
+    (part["split"], part["language"]): Source(
+        name=f"multi30k/{part['file']}.{part['language']}",
+        file=f"multi30k/{part['file']}.{part['language']}.gz",
+        url=f"{_MULTI30K}/{part['file']}.{part['language']}.gz",
+        size=part["size"],
+        md5=part["md5"],
+        contents=part["sha256"],
         unpacked=2**23,
         read=read_gzip,
     )
-    for (split, language), (file, size, md5, contents) in _MULTI30K_FILES.items()
+    for part in json.loads(Path(__file__).with_name("multi30k.json").read_text(encoding="utf-8"))
 }
 SOURCES = {source.name: source for source in (ENWIK8, IMDB, *MULTI30K.values())}

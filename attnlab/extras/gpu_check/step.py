@@ -94,9 +94,9 @@ class Setting:
             raise UserError(cell.refusal)
         return cell.config
 
-    def median_seconds(self, act: Callable[[], object], *, rounds: int = 7, least: float = 0.05) -> float:
-        """Return the median time of a call over rounds of at least ``least`` seconds each, after two calls."""
-        return self.interleaved([act], rounds=rounds, least=least)[0]
+    def median_seconds(self, act: Callable[[], object]) -> float:
+        """Return the median time of a call over 7 rounds of at least 0.05 seconds each, after two calls."""
+        return self.interleaved([act])[0]
 
     def interleaved(self, acts: Sequence[Callable[[], object]], *, rounds: int = 7, least: float = 0.05) -> list[float]:
         """Return the median seconds of a call of each function; the functions take turns."""
