@@ -20,9 +20,9 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
 
     Args:
         plan: The plan.
-        max_seeds: The limit of ``--until-conclusive``; None: judge the study's seeds.
+        max_seeds: The limit of ``--until-conclusive``; None: that of the study, or judge its seeds.
     """
-    comparisons = count_comparisons(plan)
+    comparisons, max_seeds = count_comparisons(plan), max_seeds or plan.study.max_seeds
     if not plan.estimator.is_exact or not comparisons:
         return []
     return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]

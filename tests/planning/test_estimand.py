@@ -151,8 +151,10 @@ def test_the_plan_names_a_limit_of_added_seeds_that_can_decide() -> None:
     few = planned(estimand="superiority")
     (note,) = seed_notes(few, max_seeds=6)
     assert "up to 6 seeds" in note and "--max-seeds" in note
+    assert seed_notes(planned(estimand="superiority", seeds="auto", max_seeds=6)) != [], "three seeds are only its first look"
     needed = int(note.rpartition(" ")[2])
     assert needed > 6 and seed_notes(few, max_seeds=needed) == []
+    assert seed_notes(planned(estimand="superiority", seeds="auto", max_seeds=needed + 6)) == []
     assert seed_notes(few, max_seeds=needed - 1) != []
 
 
