@@ -192,7 +192,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     if adaptive is None:
         result, history = run(plan, **options), None
     else:
-        result, history = run_until_conclusive(plan, **adaptive, **options)
+        result, history = run_until_conclusive(plan, run=run, **adaptive, **options)
     compared, name = judge(result, history=history), plan.study.study
     analyzed = analyze_tasks(compared)
     print_results(result, compared, analyzed)

@@ -13,7 +13,7 @@ further ones, as when seeds are added by hand.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 def run_until_conclusive(
     study: str | Path | dict[str, Any] | Plan,
     *,
+    run: Callable[..., StudyResult],
     max_seeds: int | None = None,
     futility: float = FUTILITY,
     sets: dict[str, Any] | None = None,
@@ -60,6 +61,7 @@ def run_until_conclusive(
     if their baseline is chosen, too.
 
     Args:
+        run: trains the seeds of a round: ``attnlab.study.run.run``.
         max_seeds: the largest number of seeds of a cell, the study's included.
         futility: a cell with a smaller probability of a verdict with ``max_seeds`` seeds gets no more; 0: every cell does.
         study, sets, only, root, retry, display, options: as for ``attnlab.run``.
@@ -75,7 +77,6 @@ def run_until_conclusive(
     from attnlab.study.looks import announce_looks
     from attnlab.study.plan import plan as make_plan
     from attnlab.study.result import StudyResult
-    from attnlab.study.run import run
 
     plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {}, root=root)
     max_seeds = max_seeds or plan.study.max_seeds or MAX_SEEDS

@@ -102,7 +102,7 @@ def run(
 
         options = {"only": only, "root": root, "retry": retry, "display": display, "workers": workers, "storage": storage}
         options |= {"reference_scores": reference_scores, "check": check, "train": train}
-        return run_until_conclusive(plan, **options)[0]
+        return run_until_conclusive(plan, run=run, **options)[0]
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:

@@ -47,7 +47,7 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ce
     options = {"futility": 0, **{key: changes.pop(key) for key in keys if key in changes}}
     show = _Lines()
     fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
-    result, history = adaptive.run_until_conclusive(asked(**changes), **fates, **options)
+    result, history = adaptive.run_until_conclusive(asked(**changes), run=run, **fates, **options)
     assert history.looks is not None
     return (
         {row.name.split()[0]: row for row in adaptive.table(result, history)},
@@ -143,7 +143,7 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     del config["seeds"]
     config["grid"] = {**GRID, "variant": ["dense", "wide"]}
     fates = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
-    result, history = adaptive.run_until_conclusive(config, max_seeds=3, **fates)
+    result, history = adaptive.run_until_conclusive(config, run=run, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
     assert confirmed == [4, 5, 7] and history.looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4
@@ -188,4 +188,4 @@ def test_seeds_auto_needs_verdicts_that_seeds_can_be_added_for(changes: dict[str
 def test_studies_that_cannot_become_conclusive_are_refused(root: Path, changes: dict[str, Any], expected: str) -> None:
     most = {"max_seeds": changes.pop("max_seeds", 5), "futility": changes.pop("futility", 0.1)}
     with pytest.raises(UserError, match=expected):
-        adaptive.run_until_conclusive(plan(asked() | changes), root=root, **most)
+        adaptive.run_until_conclusive(plan(asked() | changes), run=run, root=root, **most)

@@ -51,4 +51,4 @@ def test_a_half_fraction_from_yaml_to_table(root: Path, tmp_path: Path) -> None:
 
 def test_seeds_are_not_added_to_some_cells_of_a_design(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected no 'factors'"):
-        run_until_conclusive(plan(write(tmp_path, STUDY)), root=tmp_path / "runs")
+        run_until_conclusive(plan(write(tmp_path, STUDY)), run=run, root=tmp_path / "runs")

@@ -234,5 +234,5 @@ def test_the_records_of_a_part_of_a_study_keep_the_other_cells(root: Path) -> No
 
 def test_adaptive_seeds_and_a_sweep_exclude_each_other(root: Path) -> None:
     with pytest.raises(UserError) as caught:
-        run_until_conclusive(swept(LOW, MIDDLE, HIGH), root=root)
+        run_until_conclusive(swept(LOW, MIDDLE, HIGH), run=run, root=root)
     assert caught.value.where == "--until-conclusive" and "sweep" in caught.value.message

@@ -70,7 +70,7 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
         except UserError:  # a sweep or a factorial study, which has the seeds of its file
             result, history = run(plan, workers=workers), None
         else:
-            result, history = run_until_conclusive(plan, max_seeds=MAX_SEEDS, workers=workers)
+            result, history = run_until_conclusive(plan, run=run, max_seeds=MAX_SEEDS, workers=workers)
         judge_result(result, history=history)
         write_report(claim.study.study, out=reports / claim.study.study)
     except UserError as error:
