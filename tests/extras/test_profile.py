@@ -145,7 +145,7 @@ def test_mistakes_are_refused() -> None:
         select_abilities(["copy"], quick=True)
     for mutant, words in (("ShortLevel", "length 5: .*at least 7"), ("MisspeltLevel", "did you mean 'length'")):
         with pytest.raises(UserError, match=f"{mutant}, level .*{words}"):
-            select_abilities([f"tests.mutants.tasks:{mutant}"])
+            select_abilities([f"tests.mutants.diagnostics:{mutant}"])
     with pytest.raises(UserError, match="at least 3 seeds, got 2") as refused:
         run_profile([variant_entry("dense")], [PARITY], folder=Path("nowhere"), seeds=2)
     assert refused.value.where == "seeds" and not Path("nowhere").exists()

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.bytes import ByteTask
-from attnlab.tasks.diagnostics import Diagnostic
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.sequence import SAMPLINGS
+from tests.mutants import diagnostics, splits
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
@@ -531,87 +530,6 @@ class ScoresNothing(Reversals):
         return {"similar": super().generated_scores(generate, split, **options)["exact"]}
 
 
-class Total(Diagnostic):
-    """A correct diagnostic, the sum of a row modulo 3 at its end: the base of several mutants."""
-
-    levels = ({"length": 11}, {"length": 17})
-
-    def __init__(self, *, length: int = 13, symbols: int = 5) -> None:
-        if length < 7:
-            raise UserError(f"length: expected at least 7, got {length}")
-        self.length, self.vocabulary = length, symbols
-
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        inputs = rng.integers(self.vocabulary, size=(count, self.length))
-        targets = np.full_like(inputs, IGNORED)
-        targets[:, -1] = inputs.sum(1) % 3
-        return inputs, targets
-
-    def solve(self, inputs: Sequence[int]) -> list[int]:
-        return [sum(inputs) % 3] * len(inputs)
-
-    def chance(self) -> float:
-        return 1 / 3
-
-
-class SolvesAnother(Total):
-    """Solves the sum modulo 4."""
-
-    def solve(self, inputs: Sequence[int]) -> list[int]:
-        return [sum(inputs) % 4] * len(inputs)
-
-
-class SolvesTheEnd(Total):
-    """Returns the target alone in place of a number for each input."""
-
-    def solve(self, inputs: Sequence[int]) -> list[int]:
-        return [sum(inputs) % 3]
-
-
-class SmallChance(Total):
-    """Guesses among all symbols, not among the three sums."""
-
-    def chance(self) -> float:
-        return 1 / 30
-
-
-class ChanceInPercent(Total):
-    """Returns chance in per cent."""
-
-    def chance(self) -> float:
-        return 33.0
-
-
-class ShortLevel(Total):
-    """Has a level that its constructor refuses."""
-
-    levels = ({"length": 11}, {"length": 5})
-
-
-class MisspeltLevel(Total):
-    """Has a level with an option that its constructor does not take."""
-
-    levels = ({"length": 11}, {"lenght": 17})
-
-
-class EmptyLevel(Total):
-    """Has a level with one row."""
-
-    levels = ({"length": 11}, {"symbols": 1})
-
-
-class PredictsItsInput(Total):
-    """The target at the end is the token at the end, in a row with one target."""
-
-    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        inputs, targets = super().draw(rng, count)
-        targets[:, -1] = inputs[:, -1]
-        return inputs, targets
-
-    def solve(self, inputs: Sequence[int]) -> list[int]:
-        return list(inputs)
-
-
 class SumsTheLoss(Letters):
     """Returns the sum over the targets of a batch, not their mean."""
 
@@ -642,7 +560,8 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "pure batches": [CountsCalls, DrawsGlobally, SharesMemory, OtherSources],
     "global state": [SeedsGlobally, Shuffles],
     "seeds": [IgnoresSeed, IgnoresStep],
-    "targets": [NotShifted, ShiftedTwice, ReadsItsTargets, ReadsTooLate, PredictsItsInput, TrainsTwoAhead],
+    "targets": [NotShifted, ShiftedTwice, ReadsItsTargets, ReadsTooLate, diagnostics.PredictsItsInput, TrainsTwoAhead]
+    + [splits.TargetsBefore, splits.ShowsSomeTargets, splits.ShowsTheClass],
     "padding": [TurnedMask],
     "before preparation": [CountsRows],
     "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],
@@ -653,8 +572,23 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
     "encoding": [LosesLetters],
     "planned tokens": [EstimatesBatches],
+    "agreement of splits": [
+        splits.FoldsEvaluation,
+        splits.ScoresThePrompt,
+        splits.NumbersTokensBySplit,
+        splits.NumbersLabelsBySplit,
+        splits.OneClassInALimit,
+    ],
     "hidden tokens": [KeepsHalf, ShiftsReplacements, ShowsHidden],
-    "solution": [SolvesAnother, SolvesTheEnd, SmallChance, ChanceInPercent, ShortLevel, MisspeltLevel, EmptyLevel],
+    "solution": [
+        diagnostics.SolvesAnother,
+        diagnostics.SolvesTheEnd,
+        diagnostics.SmallChance,
+        diagnostics.ChanceInPercent,
+        diagnostics.ShortLevel,
+        diagnostics.MisspeltLevel,
+        diagnostics.EmptyLevel,
+    ],
 }
 NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     DrawsGlobally: {"global state"},
@@ -662,5 +596,7 @@ NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     DropsLast: {"planned tokens"},
     ShiftedTwice: set(),
     OtherSources: {"repeatable evaluation"},
+    OneClass: {"agreement of splits"},
+    CountsIgnored: {"agreement of splits"},
 }
-CORRECT = (Letters, Subwords, Sums, Reversals, Masked, Total)
+CORRECT = (Letters, Subwords, Sums, Reversals, Masked, diagnostics.Total, splits.Chain, splits.PadsWithoutMask, splits.Majority)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -12,12 +12,15 @@ import torch
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
+from attnlab.tasks.diagnostics import Diagnostic
 from attnlab.tasks.validation import check_definition, describe_mistake
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import ROWS, TaskTarget, same
 
 BATCH_SIZES = (1, ROWS, 7)
 BATCHES = 6  # of each split that are checked
+MOST = 0.75  # share of positions with a target, from which a task is no test of memory
+COPIED_ROWS = 24  # in which a target equals its input
 ALL_NEXT, FEW_NEXT = 0.99, 0.5  # shares of targets that are the next input, of two splits whose targets are not the same
 
 
@@ -144,9 +147,9 @@ def seeds(target: TaskTarget) -> str:
 
 
 def targets(target: TaskTarget) -> str:
-    """Targets that are tokens are those after each position of the inputs, never the token at the position itself."""
+    """Targets that are tokens are those after each position of the inputs, and no target stands in the inputs before it."""
     if not target.is_language_model:
-        raise NotDeclared("a classifier")
+        return _require_hidden_class(target)
     exact = target.counts_tokens or target.task.kind == "encoder_decoder"
     copied = checked = 0
     following: dict[str, list[int]] = {split: [0, 0] for split in SPLITS}  # targets that are the next input, and all
@@ -176,6 +179,8 @@ def targets(target: TaskTarget) -> str:
         )
     shares = {split: next_inputs / known for split, (next_inputs, known) in following.items() if known}
     least, most = min(shares, key=shares.__getitem__, default=""), max(shares, key=shares.__getitem__, default="")
+    if shares and shares[most] <= ALL_NEXT and not target.is_masked:
+        _require_hidden(target, [batch for _, batch in batches])
     if shares and shares[most] > ALL_NEXT and shares[least] < FEW_NEXT:
         raise Failure(
             f"{100 * shares[most]:.0f} % of the targets of {most} are the next inputs, {100 * shares[least]:.0f} % of those of "
@@ -183,6 +188,49 @@ def targets(target: TaskTarget) -> str:
             "Batches of training and evaluation must have the same targets: shift both by one position.",
         )
     return f"{checked:,} targets: {'the next tokens' if exact else 'not the tokens at their own position'}"
+
+
+def _require_hidden_class(target: TaskTarget) -> str:
+    """Raise ``Failure`` if the class of each row is the number of the token at a fixed position."""
+    batches = [target.train(step, batch_size=COPIED_ROWS) for step in range(BATCHES)]
+    width = min(batch.inputs.shape[1] for batch in batches)
+    inputs, classes = torch.cat([batch.inputs[:, :width] for batch in batches]), torch.cat([b.targets for b in batches])
+    for position in (*range(width), -1):
+        if len(classes.unique()) > 1 and torch.equal(inputs[:, position], classes):
+            raise Failure(
+                f"the token at position {position} is the number of the class in all {len(classes)} rows",
+                "The inputs must not contain the label.",
+            )
+    return f"{len(classes)} classes: not the token at a fixed position"
+
+
+def _require_hidden(target: TaskTarget, batches: Sequence[Batch]) -> None:
+    """Raise ``Failure`` if targets that are not the next inputs can be read off a fixed place.
+
+    Targets of a diagnostic may be earlier inputs: then memory is the ability, and ``chance`` states how hard it is.
+    """
+    width = min(batch.inputs.shape[1] for batch in batches)
+    inputs, wanted = (torch.cat([getattr(batch, name)[:, :width] for batch in batches]) for name in ("inputs", "targets"))
+    scored = wanted != IGNORED
+    if len(inputs) < ROWS or wanted[scored].unique().numel() < 2:
+        return
+    if scored.double().mean() > MOST and not issubclass(target.cls, Diagnostic):
+        for offset in range(1, width // 4):
+            here = scored[:, offset:]
+            if (wanted[:, offset:] == inputs[:, :-offset])[here].double().mean() > ALL_NEXT:
+                raise Failure(
+                    f"the targets equal the input {offset} position{'s' * (offset > 1)} before theirs",
+                    "Targets are the inputs shifted by one: tokens[:, 1:] for inputs tokens[:, :-1].",
+                )
+    copied = ((wanted == inputs) | ~scored).all(0) & (scored.sum(0) >= COPIED_ROWS)
+    copied &= torch.tensor([len(inputs[:, p].unique()) > 1 for p in range(width)])
+    copied[0] = False  # the first state of a row may be its first input
+    if copied.sum() > 1:
+        raise Failure(
+            f"at {int(copied.sum())} positions, the first one {int(copied.double().argmax())}, the target equals the input in "
+            "every row",
+            "A target must not stand in the inputs up to its position: a model that copies its input would be perfect.",
+        )
 
 
 def padding(target: TaskTarget) -> str:
