@@ -20,6 +20,9 @@ from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import CheckResult, check, check_variant
 from attnlab.testing.checks import CHECKS
+from attnlab.testing.checks.backends import _relative_error
+from attnlab.testing.checks.result import Failure
+from attnlab.testing.checks.target import CheckTarget
 from attnlab.testing.contract import STATUSES
 from attnlab.variants import ROLES, AttentionConfig, Projections, Variant, merge_heads
 from attnlab.variants.dense import Dense
@@ -338,6 +341,28 @@ class Linear(Variant):
         if mask is not None:
             k = k.masked_fill(~mask[..., None], torch.finfo(k.dtype).min)
         return q @ (k.softmax(1).mT @ v)
+
+
+class LargerValues(Dense):
+    """Values are 4 % larger with backend ``sdpa``."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        return y * 1.04 if self.backend == "sdpa" else y
+
+
+@pytest.mark.parametrize(("variant", "passes"), [(Dense, True), (LargerValues, False)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_backend_in_half_precision_is_as_exact_as_the_reference(
+    variant: type[Variant], passes: bool, dtype: torch.dtype
+) -> None:
+    """Backends of CUDA alone are compared in half precision; ``sdpa`` stands for them on a CPU."""
+    target = CheckTarget(variant, {}, POSITIONS.get("cope"), scheme_name="cope").with_supported_shape(("causal",))
+    if passes:
+        assert 0 < _relative_error(target, "sdpa", "causal", dtype) < 0.1
+    else:
+        with pytest.raises(Failure, match="differs from reference"):
+            _relative_error(target, "sdpa", "causal", dtype)
 
 
 def test_linear_attention_passes_by_what_it_declares() -> None:

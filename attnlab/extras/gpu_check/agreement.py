@@ -14,7 +14,7 @@ from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import check_variant
-from attnlab.testing.checks.backends import TOLERANCES, outputs, relative_gaps
+from attnlab.testing.checks.backends import outputs, relative_gaps, tolerance
 from attnlab.testing.checks.target import CUDA_BACKENDS, CUDA_HEAD_SHAPES, CheckTarget
 
 VARIANTS_CHECKED = ("dense", "no_wo", "strided_sparse", "fixed_sparse", "transformer_xl", "delta")
@@ -87,8 +87,9 @@ def values(setting: Setting, variant: str, position: str, backend: str) -> Value
     errors = {}
     for dtype in DTYPES if backend not in CUDA_BACKENDS else DTYPES[1:]:
         errors[str(dtype).removeprefix("torch.")] = error = _error(here, there, dtype)
-        if not error <= TOLERANCES[dtype]:
-            raise AssertionError(f"relative error {error:.2g} in {dtype}, expected at most {TOLERANCES[dtype]:g}")
+        allowed = tolerance(dtype, _error(here, here, dtype) if dtype == torch.bfloat16 else 0.0)
+        if not error <= allowed:
+            raise AssertionError(f"relative error {error:.2g} in {dtype}, expected at most {allowed:.2g}")
     return errors
 
 

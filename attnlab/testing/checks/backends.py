@@ -11,12 +11,11 @@ from attnlab.nn.attention import BACKENDS
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number
 from attnlab.testing.checks.target import CUDA_BACKENDS, AttentionLayer, CheckTarget, at_drawn_sizes, trained_parameters
 
-TOLERANCES = {  # of the error relative to the largest value
-    torch.float64: 1e-9,
-    torch.float32: 1e-4,
-    torch.float16: 2e-2,
-    torch.bfloat16: 1e-1,
-}
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the error relative to the largest value
+# In half precision a backend may have twice the error of ``reference`` at the same shapes, and at least four units of rounding.
+# Measured with dense, no_wo, narrow and transformer_xl in all roles and with all position schemes, SDPA has at most one time
+# that error. It is 0.3 to 2 % of the largest value in bf16, and 4 % in float16 where rounding moves a key of ``cope``.
+HALF_FACTOR, HALF_UNITS = 2, 4
 SMALL = 0.1
 LONG_LENGTH = 131  # more than two of the blocks of 64 queries in which backends process a causal role
 
@@ -61,6 +60,10 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
     weights = {name: p.to(dtype) for name, p in exact.state_dict().items()}
     other.load_state_dict(weights)
     exact.load_state_dict({name: p.double() for name, p in weights.items()})
+    rounded = None
+    if dtype not in TOLERANCES:
+        rounded = target.build(role, backend="reference", dtype=dtype)
+        rounded.load_state_dict(weights)
     worst = 0.0
     try_long = role == "causal" and dtype == torch.float64 and not target.sizes.name
     for kind in (
@@ -71,8 +74,9 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
     ):
         expected, actual = (outputs(target, layer, role, kind, dt) for layer, dt in ((exact, torch.float64), (other, dtype)))
         gaps = relative_gaps(actual, expected)
+        usual = relative_gaps(outputs(target, rounded, role, kind, dtype), expected) if rounded else {}
         for name, gap in gaps.items():
-            if not gap <= TOLERANCES[dtype]:
+            if not gap <= tolerance(dtype, usual.get(name, 0.0)):
                 case = f"{role}, position {target.scheme_name}, {kind}, {dtype}"
                 raise Failure(
                     f"{case}: {name} of {backend} differs from reference by {format_number(gap)} of the largest value",
@@ -80,6 +84,15 @@ def _relative_error(target: CheckTarget, backend: str, role: str, dtype: torch.d
                 )
         worst = max(worst, *gaps.values())
     return worst
+
+
+def tolerance(dtype: torch.dtype, usual: float) -> float:
+    """Return the largest allowed error relative to the largest value.
+
+    Args:
+        usual: The error of ``reference`` in this precision.
+    """
+    return TOLERANCES.get(dtype) or max(HALF_FACTOR * usual, HALF_UNITS * torch.finfo(dtype).eps)
 
 
 def relative_gaps(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, float]:
