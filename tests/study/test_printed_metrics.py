@@ -47,10 +47,20 @@ def test_a_last_value_that_is_no_number_leaves_no_earlier_one(last: str) -> None
         ('{"loss": 1.5, "count": ' + HUGE + "}", (None, {"loss": 1.5})),
         ('{"loss": 1e400}', (None, {"loss": math.inf})),
         ('{"loss": 1' + "0" * 5000 + "}", None),
+        ('{"step": null, "loss": 1.5}', (None, {"loss": 1.5})),
+        ('{"step": 3.0, "loss": 1.5}', (3, {"loss": 1.5})),
     ],
 )
 def test_what_a_terminal_shows_is_read(line: str, expected: tuple[int | None, dict[str, float]] | None) -> None:
     assert parse_metrics(line) == expected
+
+
+def test_a_step_that_is_none_is_a_result_and_another_one_is_noted() -> None:
+    metrics, notices = printed('{"score": 0.7}', '{"step": null, "score": 0.8}')
+    assert metrics.results == {"score": 0.8} and not notices
+    metrics, notices = printed('{"score": 0.7}', *('{"step": "last", "score": 0.8}',) * 2)
+    assert metrics.results == {"score": 0.7} and len(notices) == 1 and "'last'" in notices[0]
+    assert printed('{"score": 0.7}', '{"step": null, "score": null}')[0].results == {}
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "..a", "x" * 300])

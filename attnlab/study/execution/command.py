@@ -204,6 +204,12 @@ class PrintedMetrics:
             self._take(*metrics)
         if self.metric in line and (metrics is None or self.metric not in map(result_name, metrics[1])):
             self.mention = visible(line)
+            if (
+                (fields := _json_object(self.mention.strip()))
+                and metrics is None
+                and _number(fields.get(self.metric)) is not None
+            ):
+                self._leave_out(self.metric, f"expected a whole number as step, got {_shorten(repr(fields['step']))}")
             if _is_result_without_number(self.mention, self.metric):
                 self.results.pop(self.metric, None)  # the last value counts, and it is none: the earlier one is out of date
 
@@ -258,8 +264,8 @@ def visible(line: str) -> str:
 def parse_metrics(line: str) -> tuple[int | None, dict[str, float]] | None:
     """Return the step and the numbers of a line that is a JSON object with numbers; None for any other line.
 
-    The step is None where the object has none. ``NaN`` and ``Infinity`` are numbers; values of other types, and whole numbers
-    too large for a float, are left out. Colours are ignored, and so is a progress bar before the object.
+    The step is None where the object has none, or ``null``. ``NaN`` and ``Infinity`` are numbers; values of other types, and
+    whole numbers too large for a float, are left out. Colours are ignored, and so is a progress bar before the object.
     """
     text = visible(line).strip()
     if "\r" in line and not text.startswith("{"):
@@ -269,7 +275,7 @@ def parse_metrics(line: str) -> tuple[int | None, dict[str, float]] | None:
         return None
     numbers = {name: number for name, value in fields.items() if (number := _number(value)) is not None}
     step = None
-    if "step" in fields:
+    if fields.get("step") is not None:
         value = numbers.pop("step", math.nan)
         if not value.is_integer() or abs(value) >= 2**53:
             return None
@@ -290,7 +296,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 def _is_result_without_number(line: str, metric: str) -> bool:
     """Return True for an object without a step in which the metric is no number, such as ``null`` for NaN."""
     fields = _json_object(line.strip())
-    return fields is not None and "step" not in fields and metric in fields and _number(fields[metric]) is None
+    return fields is not None and fields.get("step") is None and metric in fields and _number(fields[metric]) is None
 
 
 def _whole_number(digits: str) -> int | str:
