@@ -12,6 +12,8 @@ from attnlab.stats.paired import Difference, NoTest, is_constant
 from attnlab.stats.records import is_present
 
 SHOWN_DIGITS = 12  # of a digest
+SMALL_SPREAD = 5e-5  # relative; the seeds of trainings at contest scale differ by a few 1e-4
+PER_CENT = 100
 
 
 def is_of_program(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -58,7 +60,7 @@ def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
     Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's runs can be equal
     because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
     """
-    return [*_equal_seeds(cells), *_equal_cells(cells)]
+    return [*_equal_seeds(cells), *_nearly_equal_seeds(cells), *_equal_cells(cells), *_other_units(cells)]
 
 
 def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
@@ -82,6 +84,40 @@ def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
             f"All seeds have the same difference from the baseline, to a relative 1e-6: {', '.join(others)}; {reason}."
         )
     return texts
+
+
+def _nearly_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note if the seeds of no cell of a program differ by more than some noise of repeating one run."""
+    several = [cell for cell in cells if is_program_test(cell.test) and len(cell.values) > 1]
+    spreads = [max(values) - min(values) for cell in several if (values := [*cell.values.values()])]
+    sizes = [max(abs(value) for value in cell.values.values()) for cell in several]
+    if not any(spreads) or not all(spread < SMALL_SPREAD * size for spread, size in zip(spreads, sizes, strict=True)):
+        return []
+    if all(is_constant([*cell.values.values()]) for cell in several):
+        return []
+    return [
+        f"The seeds of each cell differ by less than a relative {SMALL_SPREAD:.0e}, which may be the noise of one run: if the "
+        "program does not use {seed}, the verdicts say nothing about other seeds."
+    ]
+
+
+def _other_units(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on a program's cells whose scores are shares while those of the baseline are per cent, or the reverse."""
+    by_name = {cell.name: cell for cell in cells}
+    found = []
+    for cell in comparisons(cells):
+        if (base := by_name.get(cell.baseline)) is None:
+            continue
+        values, others = (sorted(of.values.values()) for of in (cell, base))
+        if not (is_program_test(cell.test) and values and others):
+            continue
+        low, high = (values, others) if values[-1] < others[-1] else (others, values)
+        ratio = high[len(high) // 2] / low[len(low) // 2] if low[0] > 0 else 0
+        if low[-1] <= 1 < high[0] and high[-1] <= 100 and PER_CENT / 2 < ratio < PER_CENT * 2:
+            found.append(cell.name)
+    if not found:
+        return []
+    return [f"Scores of {', '.join(found)} differ from the baseline by a factor of about 100: a share, and per cent?"]
 
 
 def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
