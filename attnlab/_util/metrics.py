@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
 GENERATED_SCORES = ("bleu", "chrf")  # of generated text, shown together: each leaves out what the other sees
+HUGE = 1e12  # the four decimals of a larger number are not those of the float
 # Words in the names of metrics that are shares, between 0 and 1; some programs print them in per cent.
 SHARE_WORDS = {"acc", "accuracy", "auc", "auroc", "dice", "exact", "f1", "iou", "mrr", "precision", "recall", "top1", "top5"}
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
@@ -23,8 +25,10 @@ def slope_name(metric: str) -> str:
 
 
 def format_metric(value: float, digits: int = 4) -> str:
-    """Format a metric with a fixed number of decimals, so that a column aligns; a tiny value in scientific notation."""
-    return f"{value:.1e}" if value and abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
+    """Format a metric with a fixed number of decimals, so that a column aligns; tiny and huge values in scientific notation."""
+    if value and abs(value) < 0.5 * 10**-digits:
+        return f"{value:.1e}"
+    return f"{value:.{digits}e}" if HUGE <= abs(value) < math.inf else f"{value:.{digits}f}"
 
 
 def is_share(metric: str) -> bool:

@@ -271,7 +271,8 @@ class Difference:
 
     def format(self, *, short: bool = False) -> str:
         """Format the difference with its sign and interval, as in "+0.0100 ± 0.0020"; `short`: without the interval."""
-        return f"{self.interval.mean:+.4f}" if short else self.interval.format(sign=True)
+        mean = self.interval.mean
+        return f"{'+' if mean >= 0 else ''}{format_metric(mean)}" if short else self.interval.format(sign=True)
 
     def format_ends(self, interval: Interval) -> str:
         """Format another interval of this difference, as in "± 0.0459"; "" without one."""

@@ -2,7 +2,9 @@
 
 import math
 
-from attnlab._util.metrics import Mean, merge
+import pytest
+
+from attnlab._util.metrics import Mean, format_metric, merge
 
 
 def test_batches_of_unequal_size_have_an_exact_mean():
@@ -24,3 +26,12 @@ def test_nothing_has_no_mean():
 def test_a_mean_adds_and_unpacks():
     total, count = Mean(1.5, 2) + Mean(0.5, 3)
     assert (total, count) == (2.0, 5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.0, "2.0000"), (0.0, "0.0000"), (2e-9, "2.0e-09"), (-2e-9, "-2.0e-09"), (2e68, "2.0000e+68"), (1.4e6, "1400000.0000")]
+    + [(math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan")],
+)
+def test_a_metric_has_no_digits_that_mean_nothing(value: float, text: str) -> None:
+    assert format_metric(value) == text
