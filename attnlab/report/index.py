@@ -23,7 +23,9 @@ FILE = "index.json"
 METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
 
 
-def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", title: str = "") -> None:
+def write_index(
+    folder: Path, pages: Sequence[Page], *, question: str = "", title: str = "", left_out: Sequence[str] = ()
+) -> None:
     """Write `index.html`, `README.md` and the plots of the answer into `folder`.
 
     Args:
@@ -31,6 +33,7 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
         pages: Of the studies, or of the tasks of one study, in order.
         question: The question that they answer; "": that of the studies, if they state the same.
         title: Of the page; the folder's name by default.
+        left_out: Names of further studies in the store that judged the same comparisons.
     """
     of_tasks = len({page.study for page in pages}) == 1
     results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
@@ -41,6 +44,9 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
     answer = answer_of(results, others, of_tasks=of_tasks)
     if answer and (chosen := [_name(page, of_tasks=of_tasks) for page in pages if page.summary.records]):
         note = [Strong(f"See the results below on the choice of records in {', '.join(chosen)}.")]
+        answer = replace(answer, paragraphs=[*answer.paragraphs, note])
+    if answer and left_out:
+        note = [f"Studies that judged the same comparisons and are not on this page: {', '.join(left_out)}."]
         answer = replace(answer, paragraphs=[*answer.paragraphs, note])
     for stale in folder.glob("effect*.svg"):
         stale.unlink()
@@ -62,18 +68,20 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
         "folders": [_folder(page, of_tasks=of_tasks) for page in pages],
         "question": question,
         "title": title,
+        **({"left_out": list(left_out)} if left_out else {}),
     }
     (folder / FILE).write_text(json.dumps(inputs, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def load_index(folder: Path) -> tuple[list[str], dict[str, str]] | None:
+def load_index(folder: Path) -> tuple[list[str], dict[str, Any]] | None:
     """Return the folders of the pages below a page on several, and the options of `write_index`; None without such a page."""
     path = folder / FILE
     if not path.exists():
         return None
     inputs = read_object(path)
     try:
-        return inputs["folders"], {"question": inputs["question"], "title": inputs["title"]}
+        left_out = inputs.get("left_out", [])
+        return inputs["folders"], {"question": inputs["question"], "title": inputs["title"], "left_out": left_out}
     except KeyError as error:
         raise UserError(f"expected the stored inputs of a page on several studies, which have {error}", str(path)) from None
 

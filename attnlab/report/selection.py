@@ -48,7 +48,9 @@ def describe_selection(
         *_corrections("As first asked", Choice.QUESTION, corrected),
         *_corrections("As first asked, with the results that are left out", Choice.BOTH, corrected),
         *_retried(selection, corrected),
+        *_smoke_runs(selection),
         *_renamed(selection),
+        *_elsewhere(selection),
     ]
     return " ".join(sentences)
 
@@ -63,6 +65,8 @@ def _of_task(selection: Selection, cells: Sequence[CellSummary], spec: Compariso
         left_out=tuple(run for run in selection.left_out if spec.includes(run)),
         lost=tuple(lost for lost in selection.lost if lost[0] in shown),
         retried=tuple(pair for pair in selection.retried if pair[0] in shown),
+        smoke=tuple(pair for pair in selection.smoke if pair[0] in shown),
+        elsewhere=tuple(judged for judged in selection.elsewhere if judged[1] in shown),
         not_run=tuple((cell, seeds) for cell, seeds in selection.not_run if cell in shown or spec.task in cell),
     )
 
@@ -102,13 +106,33 @@ def _not_run(selection: Selection) -> list[str]:
 def _retried(selection: Selection, corrected: Sequence[CorrectedVerdict]) -> list[str]:
     if not selection.retried:
         return []
-    cells: dict[int, dict[str, None]] = {}
-    for cell, baseline, number in selection.retried:
-        cells.setdefault(number, {})[comparison_name(cell, baseline)] = None
-    named = [f"{_listed([*names], ', ')} ({count(number, 'other configuration')})" for number, names in cells.items()]
-    texts = [f"The configuration was changed after this study was judged. Judged before: {_listed(named)}."]
+    texts = [f"The configuration was changed after this study was judged. Judged before: {_by_number(selection.retried)}."]
     texts += _corrections("Corrected for them", Choice.TRIES, corrected)
     return [*texts, *_corrections("With all of these corrections", Choice.ALL, corrected)]
+
+
+def _by_number(pairs: Iterable[tuple[str, str, int]]) -> str:
+    cells: dict[int, dict[str, None]] = {}
+    for cell, baseline, number in pairs:
+        cells.setdefault(number, {})[comparison_name(cell, baseline)] = None
+    return _listed([f"{_listed([*names], ', ')} ({count(number, 'other configuration')})" for number, names in cells.items()])
+
+
+def _smoke_runs(selection: Selection) -> list[str]:
+    if not selection.smoke:
+        return []
+    return [
+        f"Judged before, after at most a tenth of this training: {_by_number(selection.smoke)}; no verdict is corrected for it."
+    ]
+
+
+def _elsewhere(selection: Selection) -> list[str]:
+    studies: dict[str, dict[str, None]] = {}
+    for study, cell, baseline in selection.elsewhere:
+        studies.setdefault(study, {})[comparison_name(cell, baseline)] = None
+    named = [f"{_listed([*cells], ', ')} (in the study {study})" for study, cells in studies.items()]
+    text = "The same comparisons were judged before with other configurations"
+    return [f"{text}: {_listed(named)}; no verdict is corrected for it."] if named else []
 
 
 def _renamed(selection: Selection) -> list[str]:

@@ -20,6 +20,7 @@ from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.stored import save
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.items import split_uncertainty
+from attnlab.study.selection import left_out_studies
 from attnlab.tracking.runs import study_name
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def write_report(
         raise UserError(f"expected --out FOLDER for the page of several studies ({', '.join(names)}), got none")
     folder = Path(out)
     pages = [page for name in names for page in _report_one(name, folder / name, root)]
-    write_index(folder, pages, question=question)
+    write_index(folder, pages, question=question, left_out=left_out_studies(names, root))
     return folder
 
 

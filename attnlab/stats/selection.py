@@ -38,6 +38,9 @@ class Selection:
         renamed: (study, seeds) of earlier tables of the same runs under another name, with the number of common seeds.
         retried: (cell, baseline, number) of comparisons that the study judged before with so many other configurations of the
             two cells.
+        smoke: (cell, baseline, number) of comparisons that the study judged before after at most a tenth of the training.
+        elsewhere: (study, cell, baseline) of comparisons of the same program, data and size that another study judged before
+            with another configuration.
         known: Name of a cell -> the seeds that tables had shown, at the time of each table; empty without a choice of
             runs, question or configuration.
     """
@@ -50,6 +53,8 @@ class Selection:
     question: Mapping[str, Any] | None = None
     renamed: tuple[tuple[str, int], ...] = ()
     retried: tuple[tuple[str, str, int], ...] = ()
+    smoke: tuple[tuple[str, str, int], ...] = ()
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
     known: tuple[Mapping[str, Seeds], ...] = ()
 
     @property
@@ -87,7 +92,7 @@ def relevant_runs(
 
     def matters(run: RunRecord) -> bool:
         name, seed = cell_of(run, spec), int(run["seed"])
-        if run.get("other_study"):
+        if run.get("other_study") and run["left_out"] != "cell":
             return any(name in pair and all(seed in known.get(cell, ()) for cell in pair) for pair in pairs)
         if run.get("withdrawn") and (again := shown.get(_place(run, spec))) is not None:
             return not _are_equal(run, again, spec)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import NOT_COMPARED
+from attnlab.config.comparability import Subject, subject_of
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.seen import Seeds, Seen
@@ -63,13 +66,15 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
     pairs, present = compared_pairs(runs, spec), seeds_by_cell(runs, spec)
     seen = seen_before(cells, history)
     elsewhere = [table for table in seen_before(cells, history, [*Event]) if table.study != spec.study]
-    others = _other_studies(client, elsewhere, present, pairs, swept=bool(spec.sweep))
+    wider = _wider_studies(history, spec.study, cells, pairs)
+    others = _other_studies(client, elsewhere, present, pairs, swept=bool(spec.sweep), wider=wider)
     withdrawn = withdrawn_records(active, search_runs(client, experiment.experiment_id, deleted=True))
-    left_out = left_out_runs(active, runs_folder(root), withdrawn=withdrawn, others=others)
+    left_out = left_out_runs(active, runs_folder(root), withdrawn=withdrawn, others=others, wider=wider)
     asked = earlier_questions(seen, questions, study=spec.study, present=present, pairs=pairs) if questions else []
     different = tuple((study, question) for study, question in asked if question != questions[-1])
     relevant = tuple(relevant_runs(left_out, runs, spec, pairs))
-    retried = _retried(history, spec.study, cells, pairs)
+    earlier = _earlier_configurations(history, spec.study, cells, subjects_of(active), pairs)
+    retried = earlier.counted(smoke=False)
     return Selection(
         relevant,
         tuple(find_lost(seen, [*runs, *left_out], spec, pairs)),
@@ -79,6 +84,8 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
         questions[-1] if questions else None,
         _renamed(seen, spec.study, present, pairs),
         retried,
+        earlier.counted(smoke=True),
+        tuple(earlier.elsewhere),
         _known(seen) if relevant or different or retried else (),
     )
 
@@ -111,14 +118,21 @@ def seen_before(
 
 
 def _other_studies(
-    client: MlflowClient, seen: Sequence[Seen], present: Mapping[str, set[int]], pairs: Pairs, *, swept: bool
+    client: MlflowClient,
+    seen: Sequence[Seen],
+    present: Mapping[str, set[int]],
+    pairs: Pairs,
+    *,
+    swept: bool,
+    wider: Collection[str],
 ) -> dict[str, list[Record]]:
     """Return the records, deleted ones included, of other studies that have further seeds of compared cells.
 
     Args:
         swept: The study has a sweep: studies with the same seeds may then have other values.
+        wider: Names of studies that are included, too.
     """
-    further = set()
+    further = {*wider}
     for table in seen:
         for pair in pairs:
             known = [{*table.seeds.get(cell, ())} | present.get(cell, set()) for cell in pair]
@@ -131,6 +145,19 @@ def _other_studies(
             every = (search_runs(client, experiment.experiment_id, deleted=deleted) for deleted in (False, True))
             records[study] = [record for of_stage in every for record in of_stage]
     return records
+
+
+def _wider_studies(history: Sequence[Entry], study: str, cells: Cells, pairs: Pairs) -> set[str]:
+    """Return other studies that judged these runs together with further cells before this study was judged."""
+    judged = [entry for entry in history if entry.event is Event.JUDGED]
+    own = min((entry.time for entry in judged if entry.study == study and entry.cells.keys() & cells.keys()), default=math.inf)
+    found = set()
+    for entry in judged:
+        seeds = {cells[key][0]: {*of_cell} & {*cells[key][1]} for key, (_, of_cell) in entry.cells.items() if key in cells}
+        together = any(len(seeds.get(cell, set()) & seeds.get(base, set())) > 1 for cell, base in pairs)
+        if entry.study != study and entry.time < own and together and entry.cells.keys() - cells.keys():
+            found.add(entry.study)
+    return found
 
 
 def _planned(study: str, history: Sequence[Entry], cells: Cells) -> dict[str, Seeds]:
@@ -150,28 +177,97 @@ def _renamed(seen: Sequence[Seen], study: str, present: Mapping[str, set[int]], 
     return tuple(dict.fromkeys((name, seeds) for name, seeds in common if 1 < seeds < whole))
 
 
-def _retried(history: Sequence[Entry], study: str, cells: Cells, pairs: Pairs) -> tuple[tuple[str, str, int], ...]:
-    """Return (cell, baseline, number of earlier configurations) of pairs that a study judged with other configurations.
+@dataclass
+class _Earlier:
+    """Earlier tables of the present comparisons with other configurations.
 
-    An upgrade of attnlab is no other configuration, although it changes all keys.
+    Attributes:
+        judged: Cell and baseline -> keys of the configurations that the study was judged with -> whether these were smoke runs.
+        elsewhere: (study, cell, baseline) of other studies with the same subject.
     """
-    version = present_version()
+
+    judged: dict[tuple[str, str], dict[tuple[str, str], bool]] = field(default_factory=dict)
+    elsewhere: dict[tuple[str, str, str], None] = field(default_factory=dict)
+
+    def counted(self, *, smoke: bool) -> tuple[tuple[str, str, int], ...]:
+        """Return (cell, baseline, number of earlier configurations), of smoke runs or of others."""
+        numbers = {pair: sum(short == smoke for short in keys.values()) for pair, keys in self.judged.items()}
+        return tuple((*pair, number) for pair, number in numbers.items() if number)
+
+
+def _earlier_configurations(
+    history: Sequence[Entry], study: str, cells: Cells, subjects: Mapping[str, Subject], pairs: Pairs
+) -> _Earlier:
+    """Return the earlier configurations with which these comparisons were judged.
+
+    An upgrade of attnlab is no other configuration, although it changes all keys. Of other studies, only those count that
+    compared cells of the same names with the same subject, before this study was judged.
+    """
+    version, found = present_version(), _Earlier()
     present: dict[str, set[str]] = {}
     for key, (name, _) in cells.items():
         present.setdefault(name, set()).add(key)
-    earlier: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for entry in history:
-        if entry.study != study or entry.event is not Event.JUDGED or entry.version not in ("", version):
-            continue
-        judged: dict[str, list[tuple[str, Seeds]]] = {}
-        for key, (name, seeds) in entry.cells.items():
-            judged.setdefault(name, []).append((key, seeds))
-        for pair in pairs:
-            for (key, seeds), (base, others) in product(*(judged.get(name, []) for name in pair)):
-                is_other = key not in present.get(pair[0], ()) or base not in present.get(pair[1], ())
-                if is_other and len({*seeds} & {*others}) > 1:
-                    earlier.setdefault(pair, set()).add((key, base))
-    return tuple((*pair, len(keys)) for pair, keys in earlier.items())
+    judged = [entry for entry in history if entry.event is Event.JUDGED and entry.version in ("", version)]
+    first = min(
+        (entry.time for entry in judged if entry.study == study and entry.cells.keys() & cells.keys()), default=math.inf
+    )
+    for entry in judged:
+        for pair, keys in _judged_pairs(entry, pairs):
+            if all(key in present.get(name, ()) for key, name in zip(keys, pair, strict=True)):
+                continue
+            now = [subjects[next(iter(present[name]))] for name in pair if present.get(name, set()) & subjects.keys()]
+            then = [entry.subjects[key] for key in keys if key in entry.subjects]
+            known = len(now) == len(then) == len(pair)
+            smoke = known and all(one.is_smoke_run_of(other) for one, other in zip(then, now, strict=True))
+            if entry.study == study:
+                found.judged.setdefault(pair, {})[keys] = smoke
+            elif known and not smoke and entry.time < first and all(map(_same_subject, then, now)):
+                found.elsewhere[entry.study, *pair] = None
+    return found
+
+
+def _judged_pairs(entry: Entry, pairs: Pairs) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Yield each compared pair of a table that had several seeds in common, with the keys of its configurations."""
+    cells: dict[str, list[tuple[str, Seeds]]] = {}
+    for key, (name, seeds) in entry.cells.items():
+        cells.setdefault(name, []).append((key, seeds))
+    for pair in pairs:
+        for (key, seeds), (base, others) in product(*(cells.get(name, []) for name in pair)):
+            if len({*seeds} & {*others}) > 1:
+                yield pair, (key, base)
+
+
+def _same_subject(one: Subject, other: Subject) -> bool:
+    longer = one.is_smoke_run_of(other) or other.is_smoke_run_of(one)
+    return (one.program, one.data) == (other.program, other.data) and not longer
+
+
+def subjects_of(records: Iterable[Record]) -> dict[str, Subject]:
+    """Return key of a configuration -> its subject, of the runs of a study."""
+    return {
+        key_of_record(record): subject_of(json.loads(tags["attnlab.config"]), test)
+        for record in records
+        if (test := (tags := record.data.tags).get("attnlab.test")) and tags.get("attnlab.phase") not in NOT_COMPARED
+    }
+
+
+def left_out_studies(studies: Collection[str], root: str | Path | None = None) -> list[str]:
+    """Return the names of further studies that judged a comparison of these studies, with the same program.
+
+    The number of seeds and the data may differ, and the studies may be deleted. Raises as `load_selection`.
+    """
+    judged = [entry for entry in read_history(connect(runs_folder(root))) if entry.event is Event.JUDGED]
+    compared = {pair for entry in judged if entry.study in studies for pair in _programs(entry)}
+    others = [entry.study for entry in judged if entry.study not in studies and not compared.isdisjoint(_programs(entry))]
+    return list(dict.fromkeys(others))
+
+
+def _programs(entry: Entry) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the program and the names of each pair of cells that a table compares."""
+    known = [(entry.subjects[key].program, name) for key, (name, seeds) in entry.cells.items() if key in entry.subjects]
+    for (program, name), (other, base) in combinations(known, 2):
+        if program == other:
+            yield program, frozenset((name, base))
 
 
 def _known(seen: Sequence[Seen]) -> tuple[dict[str, Seeds], ...]:
@@ -232,5 +328,8 @@ def record_table(study: str, *, time: int, root: str | Path | None = None) -> No
         return
     client, experiment = recorded
     if questions := decode_questions(experiment):
-        cells = cells_of(search_runs(client, experiment.experiment_id))
-        append_history(client, [Entry(Event.JUDGED, study, time, cells, questions[-1], present_version())], runs_folder(root))
+        records = search_runs(client, experiment.experiment_id)
+        cells, subjects = cells_of(records), subjects_of(records)
+        own = {key: subjects[key] for key in cells if key in subjects}
+        entry = Entry(Event.JUDGED, study, time, cells, questions[-1], present_version(), own)
+        append_history(client, [entry], runs_folder(root))

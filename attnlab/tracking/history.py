@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import Subject
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError, nearest
 from attnlab.tracking.attempts import CHAIN_TAG, REDONE_TAG
@@ -61,6 +62,7 @@ class Entry:
         cells: Key of a configuration (`configuration_key`) -> name of its cell in the study, and the seeds.
         question: As `attnlab.tracking.tags.question` returns it, of a table that was judged; else None.
         version: Of attnlab, of a table that was judged; keys of other versions belong to other configurations.
+        subjects: Key of a configuration -> its subject, of a table that was judged; empty in records of older versions.
     """
 
     event: Event
@@ -69,10 +71,11 @@ class Entry:
     cells: Mapping[str, tuple[str, tuple[int, ...]]]
     question: Mapping[str, Any] | None = field(default=None)
     version: str = ""
+    subjects: Mapping[str, Subject] = field(default_factory=dict)
 
     def pack(self) -> dict[str, str]:
         """Return the tags that store this entry; equal entries of different times have the same tags. The last one is `.0`."""
-        content = {name: value for name, value in asdict(self).items() if name != "time"}
+        content = {name: value for name, value in asdict(self).items() if name != "time" and (value or name != "subjects")}
         text = json.dumps(content, sort_keys=True).encode()
         packed = base64.b64encode(zlib.compress(text, 9)).decode()
         parts = [packed[at : at + PART_LENGTH] for at in range(0, len(packed), PART_LENGTH)]
@@ -91,7 +94,8 @@ class Entry:
             raise ValueError(f"damaged entry: {error}") from None
         require_entry({**fields, "time": int(time)})
         cells = {key: (cell, tuple(seeds)) for key, (cell, seeds) in fields.pop("cells").items()}
-        return cls(Event(fields.pop("event")), cells=cells, time=int(time), **fields)
+        subjects = {key: Subject(**subject) for key, subject in fields.pop("subjects", {}).items()}
+        return cls(Event(fields.pop("event")), cells=cells, time=int(time), subjects=subjects, **fields)
 
 
 def read_history(client: MlflowClient) -> list[Entry]:

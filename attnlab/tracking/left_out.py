@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ def left_out_runs(
     *,
     withdrawn: Sequence[tuple[Record, str]] = (),
     others: Mapping[str, Sequence[Record]] | None = None,
+    wider: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the runs with a result that a study does not report although it has their configuration.
 
@@ -51,6 +52,7 @@ def left_out_runs(
         root: the runs folder.
         withdrawn: as `withdrawn_records` returns them.
         others: name of another study -> its records.
+        wider: the other studies that count with cells that this study does not have, too.
 
     Returns:
         Rows as in ``load_runs``, with the field ``left_out``: ``seed`` or ``cell``; ``withdrawn``: ``deleted``,
@@ -62,7 +64,7 @@ def left_out_runs(
     candidates = [(r, "", "") for r in finished if not is_current(r) and present.place(r) not in present.places]
     candidates += [(record, way, "") for record, way in withdrawn]
     for study, of_other in (others or {}).items():
-        candidates += [(record, "", study) for record in of_other if present.knew(record)]
+        candidates += [(record, "", study) for record in of_other if present.knew(record, other_cells=study in wider)]
     rows: dict[Place, dict[str, Any]] = {}
     for record, way, study in sorted(candidates, key=lambda candidate: candidate[0].info.start_time):
         fields = present.fields_of(record)
@@ -100,10 +102,16 @@ class _Present:
         is_other_cell = record.data.tags["attnlab.cell"] not in self._cells and _protocol(record) in self._protocols
         return {"left_out": "cell"} if is_other_cell else None
 
-    def knew(self, record: Record) -> bool:
-        """Return whether a run of another study had a result when this study started its latest run of the same cell."""
-        if not _is_compared(record) or state_of(record) not in RESULTS or key_of_record(record) not in self._keys:
+    def knew(self, record: Record, *, other_cells: bool) -> bool:
+        """Return whether a run of another study had a result when this study started its latest run of the same cell.
+
+        Args:
+            other_cells: a run of a cell that this study does not have counts if this study started a run later.
+        """
+        if not _is_compared(record) or state_of(record) not in RESULTS:
             return False
+        if key_of_record(record) not in self._keys:
+            return other_cells and (record.info.end_time or 0) <= max(self._latest.values(), default=0)
         place = self.place(record)
         return place not in self.places and (record.info.end_time or 0) <= self._latest[place[0]]
 

@@ -315,6 +315,15 @@ class Question:
 
 
 @dataclass
+class SubjectRecord:
+    """A subject of ``attnlab.config.comparability``."""
+
+    program: str
+    data: str
+    length: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
 class HistoryEntry:
     """An entry of ``attnlab.tracking.history``."""
 
@@ -324,3 +333,4 @@ class HistoryEntry:
     cells: dict[str, tuple[str, list[Whole]]]
     question: Question | None = None
     version: str = ""
+    subjects: dict[str, SubjectRecord] = field(default_factory=dict)

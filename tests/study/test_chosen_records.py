@@ -64,6 +64,8 @@ def left_out(selection: Selection) -> set[tuple[str, int, str, str]]:
     return {(run["cell"], run["seed"], run["withdrawn"], run["other_study"]) for run in selection.left_out}
 
 
+SCORES = {"dense": some(DENSE, 0, 1, 2), "narrow": LUCKY}
+
 # ---------------------------------------------------------------- withdrawn
 
 
@@ -178,6 +180,23 @@ def test_studies_that_share_a_baseline_or_came_first_are_not_accused(root: Path)
     assert page_of(root)[0] == replaced(page_of(root)[0]), "these results did not exist"
 
 
+def test_cells_that_another_study_judged_with_these_are_named(root: Path) -> None:
+    """Whoever reports the best of several cells under another name has made as many comparisons as before."""
+    others = {cell: {seed: value + 0.03 for seed, value in LUCKY.items()} for cell in ("wide", "deep", "sparse", "gated")}
+    store_study(root, "pool", {"dense": some(DENSE, 0, 1, 2), "narrow": LUCKY, **others})
+    store_study(root, "small", SCORES, start=5_000)
+    assert not left_out(page_of(root)[0]), "the other study was not judged"
+    page_of(root, "pool")
+    assert not left_out(page_of(root)[0]), "this study was judged first"
+    store_study(root, "again", SCORES, start=9_000)
+    selection, _, paragraph = page_of(root, "again")
+    assert left_out(selection) == {(cell, seed, "", "pool") for cell in others for seed in (0, 1, 2)}
+    assert "the cell wide (seeds 0, 1, 2, of the study pool)" in paragraph
+    later = {cell: {seed + 10: value for seed, value in values.items()} for cell, values in SCORES.items()}
+    store_study(root, "fresh", later, start=20_000)
+    assert not [run for run in left_out(page_of(root, "fresh")[0]) if run[0] in others], "other seeds"
+
+
 def test_looks_count_under_another_name(root: Path) -> None:
     store_study(root, "pilot", {"dense": some(DENSE, 0, 1, 2), "narrow": LUCKY})
     page_of(root, "pilot")
@@ -252,6 +271,51 @@ def test_an_upgrade_of_attnlab_is_no_change_of_the_configuration(root: Path) -> 
     judged = Entry(Event.JUDGED, "small", 500, {key[cell]: (cell, (0, 1, 2)) for cell in scores}, QUESTION, "0.7.0")
     append_history(connect(root), [judged], root)
     assert not page_of(root)[0].retried
+
+
+def judged(root: Path, *tables: tuple[str, dict[str, float]]) -> tuple[Selection, dict[str, CellSummary], str]:
+    """Judge studies one after another, given their names and the values of their bases; return the page of the last one."""
+    for number, (study, base) in enumerate(tables):
+        store_study(root, study, SCORES, start=1_000 * (number + 1), base=base)
+        page = page_of(root, study)
+    return page
+
+
+def test_a_smoke_run_is_named_and_costs_nothing(root: Path) -> None:
+    """A training ten times as long asks another question; one that is a little longer does not."""
+    selection, cells, paragraph = judged(root, ("small", {"steps": 10, "lr": 0.1}), ("small", {"steps": 500, "lr": 0.2}))
+    assert (selection.smoke, selection.retried) == ((("narrow", "dense", 1),), ())
+    assert not corrections(cells["narrow"]) and "a tenth of this training" in paragraph
+    selection, cells, _ = judged(root, ("small", {"steps": 900, "lr": 0.2}))
+    assert (selection.smoke, selection.retried) == ((("narrow", "dense", 1),), (("narrow", "dense", 1),))
+    assert corrections(cells["narrow"]) == [VerdictKind.INCONCLUSIVE]
+
+
+def test_a_shorter_training_after_a_longer_one_is_another_try(root: Path) -> None:
+    selection, cells, _ = judged(root, ("small", {"steps": 500}), ("small", {"steps": 10}))
+    assert selection.retried and not selection.smoke and corrections(cells["narrow"]) == [VerdictKind.INCONCLUSIVE]
+
+
+def test_the_same_comparison_under_another_name_with_another_base_is_named(root: Path) -> None:
+    selection, cells, paragraph = judged(root, ("pilot", {"lr": 0.1}), ("small", {"lr": 0.2}))
+    assert selection.elsewhere == (("pilot", "narrow", "dense"),) and "(in the study pilot)" in paragraph
+    assert not corrections(cells["narrow"]), "it may have been another question"
+    assert not page_of(root, "pilot")[0].elsewhere, "it was judged first"
+
+
+@pytest.mark.parametrize("pilot", [{"steps": 10}, {"steps": 90_000}])
+def test_another_length_of_training_is_another_question(root: Path, pilot: dict[str, float]) -> None:
+    assert not judged(root, ("pilot", pilot), ("small", {"steps": 500}))[0].elsewhere
+
+
+def test_a_page_on_several_studies_names_those_that_it_leaves_out(root: Path, tmp_path: Path) -> None:
+    judged(root, ("one", {"lr": 0.1}), ("two", {"lr": 0.2}), ("three", {"lr": 0.3}))
+    store_study(root, "other", {"dense": SCORES["dense"], "wide": LUCKY}, start=9_000)
+    page_of(root, "other")
+    page = report(["one", "three"], root, tmp_path / "some") / "README.md"
+    assert "not on this page: two." in page.read_text()
+    page = report(["one", "two", "three"], root, tmp_path / "all") / "README.md"
+    assert "not on this page" not in page.read_text()
 
 
 # ---------------------------------------------------------------- a part of a study

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import PROGRAM
 from attnlab.tracking.attempts import QUESTIONS_TAG
 from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect, search_runs
 from attnlab.tracking.history import Entry, Event, append_history, configuration_key
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import to_yaml
-from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
+from attnlab.tracking.transfer import RunRecord, StudyRecord, _write_run, write_study_record
 
 QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
 COMMAND = "python train.py --variant {variant} --seed {seed}"
@@ -28,19 +29,32 @@ def store_study(
     planned: Mapping[str, list[int]] | None = None,
     question: Mapping[str, Any] | None = None,
     state: str = "completed",
+    base: Mapping[str, float] | None = None,
 ) -> None:
-    """Write a study whose runs start and end at ``start`` ms; without ``planned``, its plan has these runs."""
+    """Write a study whose runs start and end at ``start`` ms; without ``planned``, its plan has these runs.
+
+    Runs that are there are those of the plan no longer.
+    """
     asked = {**QUESTION, **(question or {})}
     seeds = sorted({seed for of_cell in scores.values() for seed in of_cell})
-    file = {"study": name, "command": COMMAND, "grid": {"variant": [*scores]}, "seeds": seeds}
+    base = base or {}
+    file = {"study": name, "command": command_of(base), "base": {**base}, "grid": {"variant": [*scores]}, "seeds": seeds}
     file |= {"metric": {"name": "loss", "direction": "min"}}
     text = to_yaml({**file, "baseline": asked["baseline"]})
     tags = {QUESTIONS_TAG: json.dumps([asked])}
     tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text, time=start), number=0)
-    runs = [_run(name, cell, seed, value, start, state) for cell, of_cell in scores.items() for seed, value in of_cell.items()]
-    write_study_record(StudyRecord(name, tags, runs), root)
+    values = [(cell, seed, value) for cell, of_cell in scores.items() for seed, value in of_cell.items()]
+    runs = [_run(name, *run, start, state, base) for run in values]
+    client = connect(root)
+    if (old := client.get_experiment_by_name(name)) is None:
+        write_study_record(StudyRecord(name, tags, runs), root)
+    else:
+        for record in search_runs(client, old.experiment_id):
+            client.set_tag(record.info.run_id, "attnlab.current", "no")
+        for run in runs:
+            _write_run(client, old.experiment_id, run)
     plan = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
-    cells = {configuration_key(_config(cell), ""): (cell, tuple(seeds)) for cell, seeds in plan.items()}
+    cells = {configuration_key(_config(cell, base=base), ""): (cell, tuple(seeds)) for cell, seeds in plan.items()}
     append_history(connect(root), [Entry(Event.PLANNED, name, start, cells)], root)
 
 
@@ -48,8 +62,6 @@ def add_runs(root: Path, name: str, scores: Scores, *, start: int) -> None:
     """Add runs to a study."""
     client = connect(root)
     experiment_id = find_experiment(client, name).experiment_id
-    from attnlab.tracking.transfer import _write_run
-
     for cell, of_cell in scores.items():
         for seed, value in of_cell.items():
             _write_run(client, experiment_id, _run(name, cell, seed, value, start, "completed"))
@@ -70,12 +82,21 @@ def record_ids(root: Path, name: str, cell: str) -> dict[int, str]:
     return {int(of_run["attnlab.seed"]): run_id for run_id, of_run in tags if of_run["attnlab.cell"] == cell}
 
 
-def _config(cell: str, seed: int = 0) -> dict[str, Any]:
-    return CommandConfig(command=COMMAND, values={"variant": cell}, seed=seed).model_dump(mode="json", exclude={"folder"})
+def command_of(base: Mapping[str, float]) -> str:
+    """Return the command line of a study with these values of the base."""
+    return COMMAND + "".join(f" --{name} {{{name}}}" for name in base)
 
 
-def _run(study: str, cell: str, seed: int, value: float, start: int, state: str) -> RunRecord:
-    config = _config(cell, seed)
+def _config(cell: str, seed: int = 0, base: Mapping[str, float] | None = None) -> dict[str, Any]:
+    base = base or {}
+    command = CommandConfig(command=command_of(base), values={"variant": cell, **base}, seed=seed)
+    return command.model_dump(mode="json", exclude={"folder"})
+
+
+def _run(
+    study: str, cell: str, seed: int, value: float, start: int, state: str, base: Mapping[str, float] | None = None
+) -> RunRecord:
+    config = _config(cell, seed, base)
     key = CommandConfig.model_validate(config).fingerprint()
     tags = {
         "attnlab.fingerprint": key,
@@ -84,6 +105,7 @@ def _run(study: str, cell: str, seed: int, value: float, start: int, state: str)
         "attnlab.seed": str(seed),
         "attnlab.axes": json.dumps({"variant": cell}),
         "attnlab.config": json.dumps(config),
+        "attnlab.test": PROGRAM,
         "attnlab.state": state,
         "attnlab.phase": "grid",
         "attnlab.current": "yes",
