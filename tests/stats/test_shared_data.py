@@ -122,6 +122,6 @@ def test_noise_of_one_run_and_scores_in_two_units_are_noted(
     study = planned("python train.py {how} {seed}", "how", ["plain", "gated"])
     scores = {"plain": plain, "gated": gated}
     runs = [{**run, "loss": scores[run["cell"]][run["seed"]]} for run in runs_of(study, 0.1)]
-    spec = ComparisonSpec("program", ("how",), "loss", "min", {"how": "plain"})
+    spec = comparison_spec("program", ("how",), "loss", "min", {"how": "plain"})
     notes = notes_on_equal_results(summarize_cells(runs, spec))
     assert len(notes) == bool(word) and all(word in note for note in notes)
