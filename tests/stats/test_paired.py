@@ -100,6 +100,16 @@ def test_noise_is_no_scatter(n: int, gap: float, is_zero: bool) -> None:
     assert difference.conclusion == ("identical" if is_zero and n >= 5 else "")
 
 
+def test_a_small_difference_of_large_scores_is_not_zero() -> None:
+    """A summed loss of a million, in which one cell is ahead by 1.2 in every seed."""
+    base = {seed: 1.4e6 + 400.0 * seed for seed in range(5)}
+    difference = paired.difference({seed: value - 1.2 + 0.1 * (-1) ** seed for seed, value in base.items()}, base)
+    assert difference is not None and not difference.identical and difference.no_test is NoTest.CONSTANT
+    assert difference.interval.mean == pytest.approx(-1.1)
+    noisy = paired.difference({seed: value + 0.9 * (-1) ** seed for seed, value in base.items()}, base)
+    assert noisy is not None and noisy.identical
+
+
 def test_a_small_scatter_that_is_no_noise_is_tested() -> None:
     cell = {seed: 1.93 + 3e-4 + 1e-5 * (-1) ** seed for seed in range(4)}
     difference = paired.difference(cell, dict.fromkeys(cell, 1.93))
