@@ -27,6 +27,7 @@ LARGE = frozenset({"torch", "numpy", "scipy", "pandas", "sklearn", "mlflow", "op
 # Of files that count if a text in the code names them.
 NAMED = {".py", ".sh", ".ini", ".cfg", *CONFIGURATIONS, *SOURCES}
 # A program writes JSON more often than it reads it.
+PATTERN = re.compile(r"(\w[\w.-]*/){1,3}[\w.-]*\*[\w.-]*")  # of the files of one folder
 OUTPUT = re.compile(r"result|metric|score|log|out|histor|summar|stat|state|checkpoint|ckpt|cache|record|report|tmp|progress")
 WRITES = re.compile(
     r"(save|dump|write|to_|export|touch|unlink|remove|imsave)"
@@ -273,6 +274,10 @@ def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
     for name in names:
         path = Path(name)
         if "\n" in name or len(name) > 200 or path.suffix not in NAMED or (path.suffix == ".json" and OUTPUT.search(path.stem)):
+            continue
+        if PATTERN.fullmatch(name):
+            if not OUTPUT.search(name):
+                yield from (place for folder in folders for place in folder.glob(name) if place.is_file())
             continue
         for folder in folders:
             place = Path(os.path.normpath(folder / name))

@@ -56,11 +56,13 @@ def command_files(folder: Path, arguments: Sequence[str], env: Mapping[str, str]
     Args:
         folder: in which the command runs. Names are relative to it, or absolute as in the command.
         arguments: the words.
-        env: the variables that the study sets.
+        env: the variables that the study sets, which may name files, too.
     """
     search = _Search(folder.absolute())
     search.path(env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
-    search.words(list(arguments))
+    search.words(
+        [*arguments, *(word for name, word in env.items() if name != "PYTHONPATH" and not RESULT_OPTION.fullmatch(name))]
+    )
     search.imports(arguments)
     search.configurations(arguments)
     return search.files

@@ -211,13 +211,22 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         },
         {"csrc/k.cpp", "csrc/k.h", "csrc/k.cu", "csrc/sub/tile.cuh"},
     ),
+    "a pattern in the code": (
+        "python train.py",
+        {
+            "train.py": "import glob\nglob.glob('confs/*.yaml'), glob.glob('out/*.json')\n",
+            "confs/a.yaml": "x: 1\n",
+            "out/a.json": "{}",
+        },
+        {"train.py", "confs/a.yaml"},
+    ),
     "import_module of a module beside it": (
         "python -m lib.train",
         {"lib/train.py": "import importlib\nimportlib.import_module(f'.{name}', __package__)\n", "lib/gate.py": CODE},
         {"lib/train.py", "lib/gate.py"},
     ),
 }
-UNUSED = {"conf/f.yaml", "conf/model/unused.yaml", "csrc/unused.cu"}
+UNUSED = {"out/a.json", "conf/f.yaml", "conf/model/unused.yaml", "csrc/unused.cu"}
 
 
 @pytest.mark.parametrize(("command", "files", "expected"), FOUND.values(), ids=FOUND)
@@ -234,6 +243,12 @@ def test_each_file_that_runs_counts(
         assert (keys(tmp_path, f"{command} {{seed}}") != before) == (name in counted), name
         (tmp_path / name).write_text(files[name])
     assert keys(tmp_path, f"{command} {{seed}}") == before
+
+
+def test_a_variable_of_the_study_may_name_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": CODE, "c.yaml": "x: 1\n", "log.yaml": "x: 1\n"})
+    env = {"CONFIG": "c.yaml", "LOG_FILE": "log.yaml", "PLAIN": "one"}
+    assert set(command_files(tmp_path, ["python", "train.py"], env)) == {"train.py", "c.yaml"}
 
 
 def plan_files(folder: Path, command: str) -> list[str]:
