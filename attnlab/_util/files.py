@@ -30,6 +30,12 @@ def require_no_pipe(path: Path) -> None:
         raise UserError("expected a file, got a named pipe (FIFO)", str(path))
 
 
+def require_no_pipes(folder: Path) -> None:
+    """Raise `UserError` if an entry of a folder is a named pipe; a missing folder has none."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        require_no_pipe(path)
+
+
 def why_no_file(path: Path) -> str:
     """Return why `path` is not a regular file, in words for a message."""
     if not path.exists():

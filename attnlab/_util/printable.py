@@ -25,6 +25,11 @@ def _is_harmless(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
+def escape_surrogates(text: str) -> str:
+    r"""Return the text with lone surrogates, as in names of files that are not UTF-8, as escapes such as ``\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class EscapingStream:
     """A text stream that escapes control characters, except for line breaks and tabs."""
 

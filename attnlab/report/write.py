@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.files import describe_error
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
@@ -79,7 +79,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
     try:
         log_report(study, folder, root=root, note="\n\n".join(page.summary.text for page in pages))
     except (UserError, OSError) as error:  # such as a read-only store; the page itself is complete
-        logger.warning("%s is written, but MLflow has no copy of it: %s", folder, describe_error(error))
+        logger.warning("%s is written, but MLflow has no copy of it: %s", folder, one_line(describe_error(error)))
     return pages
 
 

@@ -21,7 +21,7 @@ from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage_url
-from attnlab._util.files import causes, describe_disk_error
+from attnlab._util.files import causes, describe_disk_error, require_no_pipes
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
@@ -57,13 +57,15 @@ def runs_folder(root: str | Path | None = None) -> Path:
     """Return the runs folder: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
 
     Raises:
-        UserError: it is a file, or the path contains a character that has a special meaning in an SQLite URI.
+        UserError: it is a file, a file in it is a named pipe, or the path contains a character that has a special meaning in an
+            SQLite URI.
     """
     folder = Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
     if special := {"?", "%"} & set(str(folder)):
         raise UserError(f"expected a runs folder without {min(special)!r} in its path, got {folder}")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"expected a runs folder, got a file: {folder} (ATTNLAB_RUNS names another folder)")
+    require_no_pipes(folder)
     return folder
 
 

@@ -53,7 +53,7 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
             with tempfile.TemporaryDirectory() as copy:
                 arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
         of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
-        frames.append(pandas.DataFrame({**of_run, "seed": int(record.data.params["seed"]), **arrays}))
+        frames.append(pandas.DataFrame({**of_run, "seed": int(tags["attnlab.seed"]), **arrays}))
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
     if not frames:
         return pandas.DataFrame(columns=columns)

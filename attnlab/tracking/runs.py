@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
-from attnlab._util.printable import escape_controls
+from attnlab._util.printable import escape_controls, escape_surrogates
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
@@ -245,7 +245,8 @@ def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str,
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
     row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched")}
     row |= {"data_notes": json.loads(tag.get("data_notes", "[]"))}
-    return row
+    # JSON can hold surrogates, which a column of texts cannot.
+    return {escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in row.items()}
 
 
 def load_curves(study: str, root: str | Path | None = None, *, further: Iterable[str] = ()) -> pandas.DataFrame:

@@ -100,7 +100,7 @@ def _of_another_type(fields: Mapping[Any, Any], types: Any) -> str:
 
 
 def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdapter[Any]]]) -> Checked | None:
-    from pydantic import ValidationError
+    from attnlab.tracking.summary import SUMMARY_TAG
 
     for name, (required, adapter) in adapters.items():
         found = [tag for tag in tags if tag.startswith(name)] if name.endswith(".") else [name] if name in tags else []
@@ -109,7 +109,9 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
         for tag in found:
             try:
                 adapter.validate_python(_without_surrogates(tags[tag]), strict=True)
-            except ValidationError as error:
+                if tag != SUMMARY_TAG and tags[tag][:1] in ("[", "{"):
+                    json.dumps(json.loads(tags[tag]), allow_nan=False)
+            except ValueError as error:
                 return tag, f"is damaged: {_first_line(error)}"
     return None
 

@@ -1,5 +1,7 @@
 """Tests that the scores of test items are kept with the runs of a study, and load as a table."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy
@@ -26,6 +28,9 @@ def test_items_of_a_study_add_up_to_the_metric_of_each_run_and_survive_a_lost_re
         mean = numpy.average(of_run["score"].to_numpy(), weights=of_run["count"].to_numpy())
         assert mean == pytest.approx(runs["bits_per_byte"].to_dict()[run_id], rel=1e-5)
         assert of_run["item"].tolist() == list(range(len(of_run)))
+    with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+        database.execute("DELETE FROM params")  # which show a run in MLflow, while tags record it
+    assert attnlab.load_items("small", root).equals(items)
 
     # The parent died before it closed a record: the next call writes a new one from the run's folder, without training.
     client: MlflowClient = connect(root)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import sqlite3
 import zlib
 from contextlib import closing
@@ -38,7 +39,7 @@ RUN = {
 }
 GOOD = {
     "attnlab.fingerprint": ["refused-0123", "a1.t00"],
-    "attnlab.summary": ['{"loss": 1.5, "score": null}', ""],
+    "attnlab.summary": ['{"loss": 1.5, "score": null}', '{"loss": Infinity}', ""],
     "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
     "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
     "attnlab.failures": ["", "2"],
@@ -47,7 +48,7 @@ GOOD = {
 BAD = {
     "attnlab.fingerprint": ["", "..", "../x", "/etc", "a/b", "a\0", "x" * 300, ".hidden", "a\n"],
     "attnlab.seed": ["", "x", "1.5", "-1", "1e9", "9" * 30, "nan"],
-    "attnlab.axes": ["", "[]", "3", "{", '"x"'],
+    "attnlab.axes": ["", "[]", "3", "{", '"x"', '{"x": Infinity}', '{"x": [1e999]}'],
     "attnlab.config": ["", "[]", "{}", "null", '{"task": 3}', '{"command": []}', "[" * 5_000],
     "attnlab.state": ["", "done", "COMPLETED"],
     "attnlab.phase": ["", "other"],
@@ -116,12 +117,18 @@ BAD_OF_STUDY = {
     ],
     "attnlab.doubles": ["[]", '{"a": 3}'],
     "attnlab.threads": ["x", "-1"],
-    "attnlab.auto_machine": ["[]", '{"cpu": 3}', '{"cpu": {"train.compile": {"other": 1}}}'],
+    "attnlab.auto_machine": [
+        '{"cpu": {"train.lr": {"value": NaN, "reason": ""}}}',
+        "[]",
+        '{"cpu": 3}',
+        '{"cpu": {"train.compile": {"other": 1}}}',
+    ],
     "attnlab.reference_score.0a": [
         "[5]",
         "{}",
         json.dumps({**REFERENCE, "value": "x"}),
         json.dumps({**REFERENCE, "value": "NaN"}),
+        json.dumps({**REFERENCE, "seconds": float("inf")}),
         json.dumps({**REFERENCE, "other": 1}),
     ],
     "attnlab.looks": ["{}", "[-1, 2]", "3", "[3]", "[3, 12]", "[2, 3, 4, 5]", "[2, 100000000]", '["3", 12, 5]', "[3.0, 12, 5]"],
@@ -369,3 +376,30 @@ def test_a_strangers_record_is_read_as_data(
     client.set_experiment_tag(experiment.experiment_id, "attnlab.questions", "[]")
     assert main(["report", "s"]) == 2 and "has no question" in capsys.readouterr().err
     assert not Path("ran").exists()
+
+
+def test_a_name_that_is_not_utf8_is_escaped_in_the_table_of_runs(root: Path) -> None:
+    """JSON holds it as a lone surrogate, which a column of texts cannot hold."""
+    store_study(root, "s", {"dense": {0: 1.0}, "no_wo": {0: 1.2}})
+    with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
+        axes = json.dumps({"variant": "\udcff", "\udcfe": 1})
+        database.execute(f"UPDATE tags SET value = ? WHERE key = 'attnlab.axes' AND {OF_A_RUN}", (axes,))
+    row = load_runs("s", root).set_index("cell").loc["dense"]
+    assert row["variant"] == "\\udcff" and row["\\udcfe"] == 1
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "optuna.db", "owner_id", "artifacts/s/r/artifacts/items.npz"])
+def test_a_named_pipe_in_a_runs_folder_is_refused(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Opening it would wait for a writer without end."""
+    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    if "artifacts" in name:
+        with pytest.raises(UserError, match="named pipe"):
+            require_inside(str(path.parent), root)
+    else:
+        assert main(["runs"]) == 2 and "named pipe" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util import memory
-from attnlab._util.files import describe_disk_error
+from attnlab._util.files import describe_disk_error, require_no_pipes
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
 from attnlab._util.plural import count
@@ -63,6 +63,7 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
     os.environ.update(job.environment)  # the server may have an older environment
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
+        require_no_pipes(job.folder)
         output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
             memory.limit_memory(job.memory_limit)
