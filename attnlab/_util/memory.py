@@ -14,8 +14,8 @@ from attnlab.errors import UserError
 
 CGROUP = Path("/sys/fs/cgroup")
 
-MAX_RESIDENT = 3 << 29  # bytes of a process that keeps freed buffers of varying sizes, between two steps
-MAX_KEPT = 1 << 30  # bytes, of a process that needs more
+MAX_RESIDENT = 1 << 30  # bytes of a process that keeps freed buffers of varying sizes, between two steps
+MAX_KEPT = 1 << 29  # bytes, of a process that needs more
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD = -1
@@ -32,6 +32,11 @@ def peak_memory() -> int:
         return peak
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def resident_memory() -> int:
+    """Return the present resident size of this process in bytes, or 0 if the system is not Linux."""
+    return _process_field("self", "VmRSS") or 0
 
 
 def peak_memory_of(pid: int) -> int:
@@ -104,13 +109,18 @@ class KeptMemory:
         self._most = MAX_RESIDENT
 
     def release(self) -> None:
-        """Return freed memory to the kernel if this process holds more than ``MAX_RESIDENT``, or a GiB more than it needs."""
-        if (_process_field("self", "VmRSS") or 0) <= self._most:
+        """Return freed memory to the kernel if this process holds more than ``MAX_RESIDENT``, or 512 MiB more than it needs."""
+        if resident_memory() <= self._most:
             return
         libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):
             libc.malloc_trim(0)
-        self._most = max(MAX_RESIDENT, (_process_field("self", "VmRSS") or 0) + MAX_KEPT)
+        self._most = max(MAX_RESIDENT, resident_memory() + MAX_KEPT)
+
+
+def room_for_kept() -> int:
+    """Return the bytes of freed buffers that `KeptMemory` lets this process keep beyond its present size."""
+    return max(0, MAX_RESIDENT - resident_memory())
 
 
 def oom_kills() -> int:

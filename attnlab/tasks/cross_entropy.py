@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100  # a target that does not count
-CHUNK = 1 << 23  # logits; fewer are one chunk, by PyTorch's own function
+CHUNK = 1 << 22  # logits; fewer are one chunk, by PyTorch's own function
 
 
 def mean_nats(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Tensor:

@@ -193,6 +193,8 @@ class Trainer:
                     self.model, self.task, split, config=self.config, device=self.device, items=items, sample=sample
                 )
             )
+            if self.kept_memory is not None:  # its buffers have other sizes than those of a training step
+                self.kept_memory.release()
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _EarlyEnd("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")

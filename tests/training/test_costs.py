@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.memory import KeptMemory, reuse_freed_memory
+from attnlab._util.memory import KeptMemory, reuse_freed_memory, room_for_kept
 from attnlab.models.build import build
 from attnlab.training import costs, timing
 from attnlab.training.device import resolve_device
@@ -201,9 +201,9 @@ def test_reuse_memory_has_no_effect_on_other_platforms(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("resident", "trims"),
     [
-        ([1.0, 1.4, 1.2], 0),
-        ([1.6, 0.7, 1.6, 1.8, 0.7], 2),
-        ([1.6, 1.2, 2.1, 2.3, 1.2], 2),
+        ([0.6, 0.9, 0.8], 0),
+        ([1.1, 0.7, 1.1, 1.3, 0.7], 2),
+        ([1.6, 1.2, 1.6, 1.8, 1.2], 2),
     ],  # GiB: of each look and after a trim
 )
 def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
@@ -216,6 +216,12 @@ def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
     while sizes:
         kept.release()
     assert calls == [0] * trims
+
+
+@pytest.mark.parametrize(("resident", "room"), [(0.25, 0.75), (1.0, 0.0), (3.0, 0.0)])
+def test_the_plan_counts_what_a_run_may_keep(resident: float, room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab._util.memory._process_field", lambda process, name: int(resident * 2**30))
+    assert room_for_kept() == room * 2**30
 
 
 def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:

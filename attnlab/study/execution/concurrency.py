@@ -170,8 +170,11 @@ def _fitting(most: Concurrency, peak: int) -> Concurrency:
     fit = most.workers if available is None else max(1, int(MEMORY_SHARE * available / peak))
     if fit >= most.workers:
         return most
-    reason = f"more do not fit into {available / 2**30:.3g} GiB: a run takes {peak / 2**30:.2g} GiB" if available else ""
-    return Concurrency(fit, most.threads, reason)
+    return Concurrency(fit, most.threads, _too_little(available, peak) if available else "")
+
+
+def _too_little(available: int, peak: int) -> str:
+    return f"more do not fit into {available / 2**30:.3g} GiB: a run takes up to {peak / 2**30:.2g} GiB"
 
 
 def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
@@ -186,7 +189,7 @@ def _fastest(times: StepTimes, layouts: Layouts, *, runs: int) -> Concurrency:
         for number, rate in rates.items()
         if number != best
     ]
-    memory = f"; more do not fit into {available / 2**30:.3g} GiB" if available and len(fits) < len(times.seconds) else ""
+    memory = f"; {_too_little(available, times.peak)}" if available and len(fits) < len(times.seconds) else ""
     return Concurrency(best, layouts[best], f"{', '.join(gains)}, as measured{memory}")
 
 

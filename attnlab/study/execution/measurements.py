@@ -179,6 +179,7 @@ def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connectio
     """Send a message when the measurement can begin, and after an answer the result of ``measure``."""
     import torch
 
+    from attnlab._util.memory import room_for_kept
     from attnlab.registry import TASKS
     from attnlab.training.example_step import ExampleStep, time_steps
 
@@ -191,7 +192,10 @@ def _take_steps(config: RunConfig, threads: int, seconds: float, pipe: Connectio
     if seconds == LARGEST_BATCH and TASKS.get(config.task.name).shapes_vary:
         step = ExampleStep(config.replace({"machine.threads": config.machine.threads or threads}))
         ready()
-        pipe.send((step.seconds(), *_memory(step.device)))
+        # At worst, the largest batch of a run reuses nothing of what smaller ones have left.
+        unused = room_for_kept() if config.machine.reuse_memory and step.device.type == "cpu" else 0
+        seconds, (peak, device_memory) = step.seconds(), _memory(step.device)
+        pipe.send((seconds, peak + unused, device_memory))
         return
     steps, elapsed, device = time_steps(config, seconds=seconds, ready=ready)
     pipe.send((elapsed / steps, *_memory(device)))
