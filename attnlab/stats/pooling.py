@@ -123,14 +123,15 @@ def relative_effect(comparison: CellSummary, baseline: CellSummary, spec: Compar
 
     Returns:
         None without a difference, if the two cells lost different numbers of seeds, for a metric without a known natural zero,
-        or if the baseline's score or error rate is 0.
+        if the baseline's score or error rate is 0, or if it is negative with a seed, which has no natural zero either.
     """
     difference = comparison.difference
     if difference is None or difference.no_test is paired.NoTest.LOSSES or not scale_of(spec):
         return None
     scores = [baseline.values[seed] for seed in baseline.values.keys() & comparison.values.keys()]
-    quantity = 1 - fmean(scores) if spec.metric == "accuracy" else fmean(scores)
-    if quantity <= 0:
+    sizes = [1 - score for score in scores] if spec.metric == "accuracy" else scores
+    quantity = fmean(sizes)
+    if quantity <= 0 or min(sizes) < 0:
         return None
     sign = -1 if spec.direction == "max" else 1
     return scaled_effect(difference.interval, sign * 100 / quantity, outer=simultaneous_interval(difference))
