@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.trend import format_level
@@ -26,6 +27,9 @@ def format_share(agreement: SignAgreement) -> str:
 def format_near(agreement: SignAgreement) -> str:
     """Format the number of verdicts on nearly tied cells that keep their sign, as in "5 of 9"; "" without any."""
     return f"{agreement.near_kept} of {agreement.near}" if agreement.near else ""
+
+
+AS_RECORDED = "These verdicts come from the runs of the table. They are not corrected for the choice of records that the page begins with."
 
 
 def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
@@ -112,4 +116,5 @@ class PredictiveValidity(Analysis[list[SignAgreement]]):
 
     def section(self, estimate: list[SignAgreement], results: Results) -> PageSection:
         """Return the section with the table of agreements."""
-        return validity_section(estimate, results.spec)
+        section = validity_section(estimate, results.spec)
+        return replace(section, notes=[AS_RECORDED, *section.notes]) if results.compared.others else section
