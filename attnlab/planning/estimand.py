@@ -36,13 +36,6 @@ def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric
     return estimand
 
 
-def estimand_notes(study: StudyConfig, estimand: EstimandConfig) -> list[str]:
-    """Return a note if the study has levels over which only mean differences have a trend."""
-    if estimand == EstimandConfig() or not study.over:
-        return []
-    return [f"{estimand.name}: cells are compared at each level of {study.over_axis}; only means have a tested trend over them"]
-
-
 def stop_notes(cells: Sequence[CellPair], estimator: Any) -> list[str]:
     """Return a note on each ``train.stop_at`` that limits the scores by which cells are compared.
 

@@ -1,255 +1,33 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.html import html_table
-from attnlab._util.plural import count
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.command import metric_of
-from attnlab.config.estimand import EstimandConfig
-from attnlab.config.grid import CellConfig, SkippedCell, cell_name, expand
+from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig
-from attnlab.config.study_source import assignment
-from attnlab.config.tasks import TaskQuestion, task_axis
-from attnlab.errors import UserError
-from attnlab.planning.cell import Cell, Phase, Run
+from attnlab.config.tasks import task_axis
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
-from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import estimand_notes, resolve_estimand, stop_notes
+from attnlab.planning.estimand import resolve_estimand
 from attnlab.planning.factorial import check_factors
-from attnlab.planning.machine import AutoMachine, AutoSetting, MeasureSteps, resolve_machine, slow_bf16_notes
+from attnlab.planning.machine import AutoMachine, MeasureSteps, resolve_machine
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import (
-    baseline_notes,
-    cache_notes,
-    confound_notes,
-    control_notes,
-    data_notes,
-    direction_notes,
-    double_notes,
-    experimental_notes,
-    layer_notes,
-    length_notes,
-    margin_notes,
-)
+from attnlab.planning.notes import data_notes
+from attnlab.planning.plan_notes import command_notes, plan_notes
+from attnlab.planning.planned import Cell, Plan, Run
 from attnlab.planning.resolve import Resolver
-from attnlab.planning.search import apply_changes, search_digest, search_notes
-from attnlab.planning.selection import is_selected
-from attnlab.planning.sizes import check_margin, planned_runs, schedule_notes, size_notes
-from attnlab.planning.stages import resolve_stages, test_text_notes
-from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimands, resolve_questions, share_notes
-from attnlab.registry import ANALYSES
+from attnlab.planning.selection import selected
+from attnlab.planning.sizes import check_margin
+from attnlab.planning.stages import resolve_stages
+from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
-
-# The built-in analyses that have notes, each with the section of the study.
-ANALYSIS_SECTIONS = {"factorial": "factors", "stages": "stages"}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The cells and runs of a study, before training.
-
-    Attributes:
-        skipped: points of the grid that the study itself leaves out.
-        unselected: the other cells of the study if the plan is a part of it (``only``), without their costs.
-        doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
-        auto_machine: type of device -> path of a field that is ``auto`` -> the value to which it was resolved, in this plan or
-            in the study's record.
-        notes: sentences for the user, such as on equal cells or a missing baseline.
-        metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, the first task's.
-        estimand: the number that summarizes the seeds of a cell.
-        sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
-        task_axis: the axis that sets the task, if the study has several; else "".
-        tasks: label of its values -> what the study compares on this task; empty in a study of one task.
-    """
-
-    study: StudyConfig
-    cells: list[Cell]
-    skipped: list[SkippedCell]
-    notes: list[str]
-    metric: str
-    direction: str
-    doubles: dict[str, str] = field(default_factory=dict)
-    unselected: list[Cell] = field(default_factory=list)
-    auto_machine: dict[str, dict[str, AutoSetting]] = field(default_factory=dict)
-    sweep_extensions: tuple[int, int] = (0, 0)
-    estimand: EstimandConfig = EstimandConfig()
-    task_axis: str = ""
-    tasks: dict[str, TaskQuestion] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        """Return one line for the study and one for each cell, for display in a notebook."""
-        sizes = [f": {c.parameters:,} parameters" if c.parameters is not None else "" for c in self.cells]
-        texts = [f": refused: {c.refusal}" if c.refusal else size for c, size in zip(self.cells, sizes, strict=True)]
-        cells = [f"{c.name}{text}" for c, text in zip(self.cells, texts, strict=True)]
-        size = f"{count(len(cells), 'cell')}, {count(self.total, 'run')}"
-        goals = ", ".join(f"{metric} ({way})" for metric, way in dict.fromkeys(map(self.metric_of, self.cells)))
-        head = f"plan of {self.study.study}: {size}, {goals}"
-        return "\n  ".join([head, *cells])
-
-    def _repr_html_(self) -> str:
-        """Return the cells as a table, for display in a notebook."""
-        costs = [(cell.parameters, cell.attention_parameters, cell.flops_per_token) for cell in self.cells]
-        texts = [["" if cost is None else f"{cost:,}" for cost in row] for row in costs]
-        rows = [[cell.name, *row, cell.refusal or ""] for cell, row in zip(self.cells, texts, strict=True)]
-        headings = ["cell", "parameters", "of attention", "FLOPs per token", "refused"]
-        return html_table(headings, rows, caption=repr(self).partition("\n")[0])
-
-    @property
-    def metrics(self) -> list[str]:
-        """The metric, or the metrics of all tasks; ``loss``, which runs with another metric also have, comes last."""
-        names = dict.fromkeys(question.metric for question in self.tasks.values()) or {self.metric: None}
-        return sorted(names, key=lambda name: name == "loss")
-
-    @property
-    def margin(self) -> float | str | dict[str, float | str | None] | None:
-        """The margin as the study states it; of several tasks, label of the task -> margin."""
-        if self.tasks:
-            return {label: question.margin for label, question in self.tasks.items()}
-        assert not isinstance(self.study.margin, dict)
-        return self.study.margin
-
-    def metric_of(self, cell: Cell) -> tuple[str, str]:
-        """Return the metric by which a cell is compared, and its direction."""
-        question = self.tasks.get(str(cell.axes.get(self.task_axis)))
-        return (question.metric, question.direction) if question else (self.metric, self.direction)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the study file."""
-        return self.study.folder
-
-    @property
-    def searched(self) -> bool:
-        """True if each cell is searched, and the chosen values are confirmed on fresh seeds."""
-        return self.study.search is not None
-
-    @property
-    def runs(self) -> list[Run]:
-        """Every run of the cells that are not refused, cell by cell, without the runs of the stages.
-
-        Empty for a searched study: its runs depend on the search, and ``search_run`` and ``confirm_run`` create them.
-        """
-        if self.searched:
-            return []
-        cells, values = [cell for cell in self.cells if cell.refusal is None], self.sweep_values
-        if values:
-            return [self._sweep_run(cell, seed, value) for cell in cells for value in values for seed in self.study.seeds]
-        return [_run(cell, seed) for cell in cells for seed in self.study.seeds]
-
-    @property
-    def stages(self) -> list[Cell]:
-        """The stages that cells start from, each once and after the one that it starts from itself."""
-        stages = [stage for cell in self.cells if cell.refusal is None for stage in cell.stages]
-        return list({stage.config.fingerprint(): stage for stage in stages}.values())
-
-    @property
-    def stage_runs(self) -> list[Run]:
-        """The runs that others start from: the runs of each stage, with the seeds of the runs that need them."""
-        seeds = [self.study.search.seed, *self.seeds] if self.study.search else self.seeds
-        return [_run(stage, seed, phase="stage") for stage in self.stages for seed in seeds]
-
-    @property
-    def estimator(self) -> Any:
-        """The value of a cell, the difference of two cells, and their names (`attnlab.stats.estimators.Estimator`)."""
-        return self.estimand.estimator(self.metric, self.direction)
-
-    @property
-    def sweep_values(self) -> tuple[float, ...]:
-        """The values at which each cell is trained, in ascending order; empty in a study without a sweep."""
-        return self.study.sweep.extended(*self.sweep_extensions) if self.study.sweep else ()
-
-    def _sweep_run(self, cell: Cell, seed: int, value: float) -> Run:
-        """Return a run of a sweep. A swept field decides neither what can run nor its cost: the cell stays as resolved."""
-        assert self.study.sweep is not None
-        section, _, name = self.study.sweep.path.partition(".")
-        updated = getattr(cell.config, section).model_copy(update={name: value})
-        config = cell.with_seed(cell.config.model_copy(update={section: updated}), seed)
-        return Run(cell, seed, config, "sweep", {self.study.sweep.path: value})
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds of the runs that are reported."""
-        return self.study.reported_seeds
-
-    @property
-    def refused(self) -> list[tuple[Cell, Run]]:
-        """The refused cells, each with the run of its first reported seed."""
-        seed, phase = self.seeds[0], "confirm" if self.searched else "sweep" if self.study.sweep else "grid"
-        return [(cell, _run(cell, seed, phase=phase)) for cell in self.cells if cell.refusal is not None]
-
-    @property
-    def runs_per_cell(self) -> int:
-        """The number of runs of each cell: its seeds and the trials of a search, or its seeds at each value of a sweep."""
-        trials = self.study.search.trials if self.study.search else 0
-        return trials + len(self.seeds) * max(1, len(self.sweep_values))
-
-    @property
-    def total(self) -> int:
-        """The number of runs of all cells and stages, trials included."""
-        return self.runs_per_cell * sum(cell.refusal is None for cell in self.cells) + len(self.stage_runs)
-
-    def require_runs(self) -> None:
-        """Raise `UserError`, with the reasons, if every cell is refused."""
-        if not self.total:
-            reasons = dict.fromkeys(str(cell.refusal) for cell in self.cells)
-            message = f"no cell of the study {self.study.study!r} can run: {'; '.join(reasons)}"
-            raise UserError(message, str(self.study.path or ""))
-
-    @property
-    def train_flops(self) -> int:
-        """The training FLOPs of all runs; runs count in full, as if none were pruned or ended early, and shared stages once."""
-        stages = sum(run.cell.train_flops or 0 for run in self.stage_runs)
-        return stages + self.runs_per_cell * sum(cell.train_flops or 0 for cell in self.cells)
-
-    def search_run(self, cell: Cell, trial: int, params: dict[str, Any]) -> Run:
-        """Return one trial of a cell's search: trained with ``search.seed``, never evaluated on ``test``.
-
-        Args:
-            params: dotted path -> value.
-
-        Raises:
-            UserError: the values make an invalid configuration, or one that cannot run.
-        """
-        assert self.study.search is not None
-        config, seed = apply_changes(self.study, cell, params), self.study.search.seed
-        evaluate = config.evaluate.model_copy(update={"test": False, "lengths": ()})
-        config = cell.with_seed(config.model_copy(update={"evaluate": evaluate}), seed)
-        return Run(cell, seed, config, "search", params, trial, self.search_digest(cell))
-
-    def confirm_run(self, cell: Cell, seed: int, params: dict[str, Any]) -> Run:
-        """Return a run with the values that the search chose and a fresh seed; raises as ``search_run`` does."""
-        config = cell.with_seed(apply_changes(self.study, cell, params), seed)
-        return Run(cell, seed, config, "confirm", params)
-
-    def search_digest(self, cell: Cell) -> str:
-        """Return 12 hex digits; a search with the same digest can be continued."""
-        return search_digest(self.study, cell, " ".join(self.metric_of(cell)))
-
-    def baseline_of(self, cell: Cell, number: int = 0) -> Cell | None:
-        """Return the cell with the axes of ``cell``, overridden by the axes of a baseline; None if there is none.
-
-        If that cell is a double, return the cell that is run for it.
-
-        Args:
-            number: of the baseline, in a study with several.
-        """
-        if number >= len(self.study.baselines):
-            return None
-        name = cell_name({**cell.axes, **self.study.baselines[number]})
-        name = self.doubles.get(name, name)
-        return next((candidate for candidate in self.cells if candidate.name == name), None)
-
-
-def _run(cell: Cell, seed: int, *, phase: Phase = "grid") -> Run:
-    return Run(cell, seed, cell.with_seed(cell.settings, seed), phase)
 
 
 def plan(
@@ -291,7 +69,7 @@ def plan(
     estimand = resolve_estimands(study, resolved, questions)
     check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
-    wanted = _selected(study, [cell for cell, _ in resolved], only or {})
+    wanted = selected(study, [cell for cell, _ in resolved], only or {})
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
@@ -305,118 +83,20 @@ def plan(
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
     asked = [*questions.values()]
-    notes = _notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine, questions=asked)
+    notes = plan_notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine, questions=asked)
     return replace(planned, notes=[*on_range, *notes])
 
 
 def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
     """Plan a study of a program."""
     configs, skipped = expand(study)
-    wanted = _selected(study, configs, only)
+    wanted = selected(study, configs, only)
     cells = resolve_commands(study, configs)
     kept, rest = ([cell for cell in cells if (cell.name in wanted) is chosen] for chosen in (True, False))
     metric, direction = metric_of(study)
     estimand = resolve_estimand(study, [], metric=metric)
     planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand)
-    assert not isinstance(study.margin, dict)  # a study of a program has one metric
-    margin = study.margin
-    notes = [
-        *baseline_notes(study, kept, planned.baseline_of, every=configs),
-        *control_notes(study, kept, refusals={tuple(cell.axes.values()): None for cell in cells}),
-        *direction_notes(metric, direction),
-        *_analysis_notes(planned),
-        *margin_notes(study),
-        *planned.estimator.margin_notes(margin),
-        *(share_notes(metric, margin) if planned.estimator.in_unit else ()),
-    ]
-    return replace(planned, notes=notes)
-
-
-def _selected(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
-    """Return the names of the cells that ``only`` selects.
-
-    Raises:
-        UserError: there are none.
-    """
-    names = [cell.name for cell in cells if is_selected(study, cell, only)]
-    if not names:
-        selection = ", ".join(assignment(axis, value) for axis, value in only.items())
-        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
-    return names
-
-
-def _notes(
-    planned: Plan,
-    resolved: Sequence[CellPair],
-    kept: Sequence[CellPair],
-    *,
-    wanted: Sequence[str],
-    resolver: Resolver,
-    on_machine: Sequence[str],
-    questions: Sequence[TaskQuestion],
-) -> Iterator[str]:
-    """Yield the notes of a plan, in the order in which they are shown.
-
-    Args:
-        resolved: all cells of the study.
-        kept: the cells of the plan; they have no doubles.
-        wanted: names of the cells that ``only`` selects, doubles included.
-        on_machine: the notes on each ``auto`` of the machine.
-        questions: of the study's tasks.
-    """
-    study, cells = planned.study, planned.cells
-    yield from double_notes(study, resolved, planned.doubles, wanted)
-    yield from _analysis_notes(planned)
-    yield from (f"{cell.name!r} is matched: {cell.matched}" for cell in cells if cell.matched)
-    yield from baseline_notes(study, cells, planned.baseline_of, every=[cell for cell, _ in resolved])
-    refusals = {tuple(cell.axes.values()): resolution.refusal for cell, resolution in resolved}
-    yield from control_notes(study, cells, refusals=refusals)
-    yield from margin_notes(study)
-    yield from confound_notes(study, cells, planned.baseline_of)
-    yield from estimand_notes(study, planned.estimand)
-    yield from stop_notes(kept, planned.estimator)
-    runs = planned_runs(kept)
-    yield from schedule_notes(study, runs)
-    yield from size_notes(study, runs, questions)
-    yield from length_notes(kept)
-    yield from layer_notes(kept)
-    yield from experimental_notes(kept)
-    yield from cache_notes(kept)
-    yield from test_text_notes(kept)
-    goals = {question.metric: question.direction for question in planned.tasks.values()}
-    for metric, direction in (goals or {planned.metric: planned.direction}).items():
-        yield from direction_notes(metric, direction)
-    yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
-    yield from on_machine
-    yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
-    if study.search is not None:
-        tasks = [resolution.task for _, resolution in kept]
-        yield from search_notes(study, cells, resolver=resolver, tasks=tasks, goal_of=planned.metric_of)
-        yield from search_effect_notes(study, [(resolution.config, resolution.task) for _, resolution in kept])
-
-
-def _analysis_notes(plan: Plan) -> Iterator[str]:
-    """Yield the notes of the analyses that a study has.
-
-    Raises:
-        UserError: The study names an analysis that does not exist, or cannot be analyzed in this way.
-    """
-    study = plan.study
-    for name, section in ANALYSIS_SECTIONS.items():
-        if getattr(study, section):
-            yield from ANALYSES.get(name)().notes(plan)
-    for i, ref in enumerate(study.analyses):
-        if ANALYSES.is_builtin(ref):
-            message = f"expected an analysis that you wrote, got {ref!r}: built-in analyses are automatic"
-            raise UserError(message, study.where("analyses", i))
-        try:
-            cls = ANALYSES.get(ref, relative_to=study.folder)
-        except UserError as error:
-            raise UserError(str(error), study.where("analyses", i)) from error
-        if not ANALYSES.has_base(cls):
-            message = f"expected a subclass of attnlab.report.Analysis, got {ref!r}, which is none"
-            raise UserError(message, study.where("analyses", i))
-        yield from cls().notes(plan)
+    return replace(planned, notes=[*command_notes(planned, cells, every=configs)])
 
 
 def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,19 @@ from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.study_source import assignment
 from attnlab.config.yaml import parse
 from attnlab.errors import UserError
+
+
+def selected(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
+    """Return the names of the cells that ``only`` selects.
+
+    Raises:
+        UserError: there are none.
+    """
+    names = [cell.name for cell in cells if is_selected(study, cell, only)]
+    if not names:
+        selection = ", ".join(assignment(axis, value) for axis, value in only.items())
+        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
+    return names
 
 
 def is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -> bool:

@@ -32,6 +32,8 @@ from attnlab.stats.trend import Trend, TrendKind, TrendReason
 if TYPE_CHECKING:
     import pandas
 
+    from attnlab.planning.plan import Plan
+
 MAX_LINES = 8  # in one plot
 MAX_NAMED = 3  # trends named in the sentence at the top; the table has all of them
 
@@ -299,6 +301,13 @@ def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, An
 
 class TrendAnalysis(Analysis[list[Trend]]):
     """The differences over the levels of `over`; `trends.csv` has one row per trend and level."""
+
+    def notes(self, plan: Plan) -> list[str]:
+        """Return a note on an estimand whose differences have no trend."""
+        if plan.estimator.is_mean:
+            return []
+        levels = f"cells are compared at each level of {plan.study.over_axis}"
+        return [f"{plan.estimand.name}: {levels}; only means have a tested trend over them"]
 
     def estimate(self, results: Results) -> list[Trend]:
         """Return the trends, which are corrected over all tasks of the study."""

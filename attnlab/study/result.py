@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT
@@ -12,7 +13,8 @@ from attnlab.config.run import RunConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
-from attnlab.study.execution.rows import Row
+from attnlab.study.execution.rows import Row, row_of_record
+from attnlab.study.record import finished_records
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
@@ -85,3 +87,12 @@ def _comparison_fields(cell: Cell) -> dict[str, Any]:
     flat = flatten_config(json.loads(cell.settings.to_json()))
     fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
     return {**fields, "length": task_length(cell.settings), **test}
+
+
+def other_rows(plan: Plan, folder: Path) -> list[Row]:
+    """Return rows of the finished runs of the cells that the plan leaves out."""
+    if not plan.unselected:
+        return []
+    records = finished_records(replace(plan, cells=plan.unselected), folder)
+    rows = [row_of_record(record, root=folder) for record in records.values()]
+    return [row for row in rows if row.phase != "stage"]

@@ -9,31 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util import known_code
 from attnlab._util.lock import file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import start_fork_server
 from attnlab._util.run_state import RunState
 from attnlab._util.signals import as_interrupts
-from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, nearest
 from attnlab.study.execution.concurrency import Workers, requested_workers
-from attnlab.study.execution.job import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
+from attnlab.study.execution.job import TRAIN
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import BackgroundScores
-from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.record import finished_records
-from attnlab.study.result import StudyResult
-from attnlab.study.start_check import check_own_variants
+from attnlab.study.result import Row, StudyResult, other_rows
+from attnlab.study.start_check import check_own_variants, start_workers
 from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
-from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.tracker import Tracker
 
@@ -108,8 +101,7 @@ def run(
         try:
             if check:
                 check_own_variants(plan)
-            start_fork_server(PRELOAD if plan.study.command is None else PRELOAD_OF_COMMANDS)
-            known_code.remember(_code(plan))
+            start_workers(plan)
             references = BackgroundScores(plan)
             with Tracker(plan, folder) as tracker, closing(references):
                 with closing(Store(folder, url)) as store:
@@ -119,11 +111,10 @@ def run(
                     if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
                         tracker.log_plan()
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
-                scores: list[ReferenceScore] = []
+                scores = references.result() if reference_scores else []
                 if reference_scores:
-                    scores = references.result()
                     tracker.log_reference_scores(scores, partial=bool(only))
-                return StudyResult(plan, rows, scores, _other_rows(plan, folder))
+                return StudyResult(plan, rows, scores, other_rows(plan, folder))
         finally:
             display.close()
 
@@ -132,33 +123,17 @@ def _train(
     plan: Plan, folder: Path, store: Store, *, tracker: Tracker, retry: Collection[str], partial: bool, **options: Any
 ) -> tuple[Plan, list[Row]]:
     """Train every run that is left; return a row for each run of the plan, and the plan with the extensions of its sweep."""
-    plan = plan if plan.study.sweep is None else extend_sweep(plan, tracker.records())
+    plan = extend_sweep(plan, tracker.records)
     while True:
         tracker.update_plan(plan)
         scheduler = Scheduler(plan, tracker, store, retry=retry)
         rows = Runner(plan, folder, tracker=tracker, scheduler=scheduler, **options).run(partial=partial)
-        longer = plan if plan.study.sweep is None else extend_sweep(plan, tracker.records())
+        longer = extend_sweep(plan, tracker.records)
         if longer is plan:
             return plan, rows
         log_extension(plan, longer)
         plan, retry = longer, ()  # the states to retry have been retried
         options["display"].close()
-
-
-def _code(plan: Plan) -> dict[str, str]:
-    """Return the users' files and modules that the plan runs -> digests."""
-    configs = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    configs = [config for config in configs if isinstance(config, RunConfig)]
-    return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}
-
-
-def _other_rows(plan: Plan, folder: Path) -> list[Row]:
-    """Return rows of the finished runs of the cells that the plan leaves out."""
-    if not plan.unselected:
-        return []
-    records = finished_records(replace(plan, cells=plan.unselected), folder)
-    rows = [row_of_record(record, root=folder) for record in records.values()]
-    return [row for row in rows if row.phase != "stage"]
 
 
 def study_lock(folder: Path, name: str) -> AbstractContextManager[None]:

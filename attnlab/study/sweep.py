@@ -9,7 +9,7 @@ one storage make the same plan.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 Extensions = tuple[int, int]  # numbers of values below and above the grid
 
 
-def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
+def extend_sweep(plan: Plan, records: Callable[[], Iterable[Record]]) -> Plan:
     """Return the plan with its sweep extended as far as finished runs require; a plan without a sweep is returned as it is.
 
     Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
@@ -41,7 +41,7 @@ def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
     stay, also of cells that ``only`` leaves out: further seeds then have the same grid.
 
     Args:
-        records: of the study; records of other plans are ignored.
+        records: returns those of the study; records of other plans are ignored.
     """
     sweep = plan.study.sweep
     if sweep is None:
@@ -49,7 +49,7 @@ def extend_sweep(plan: Plan, records: Iterable[Record]) -> Plan:
     widest = replace(plan, cells=[*plan.cells, *plan.unselected], sweep_extensions=(sweep.extensions, sweep.extensions))
     runs = {run.key: run for run in widest.runs}
     results: dict[str, Record] = {}
-    for record in records:
+    for record in records():
         key = record.data.tags["attnlab.fingerprint"]
         if key in runs and has_result(record, retries=plan.study.retries):
             results.setdefault(key, record)
@@ -70,7 +70,7 @@ def with_recorded_extensions(plan: Plan, root: str | Path | None = None) -> Plan
         UserError: the MLflow store cannot be used or does not respond.
     """
     recorded = recorded_experiment(plan.study.study, root) if plan.study.sweep else None
-    return plan if recorded is None else extend_sweep(plan, search_runs(recorded[0], recorded[1].experiment_id))
+    return plan if recorded is None else extend_sweep(plan, lambda: search_runs(recorded[0], recorded[1].experiment_id))
 
 
 def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Extensions:

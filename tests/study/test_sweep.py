@@ -67,13 +67,17 @@ def record_of(run: Run, *, state: str = "", score: float | None = None) -> Any:
     return SimpleNamespace(info=SimpleNamespace(status=status), data=SimpleNamespace(tags=tags, metrics=metrics))
 
 
+def extended(planned: Plan, records: list[Any]) -> Plan:
+    return extend_sweep(planned, lambda: records)
+
+
 def finished(planned: Plan, records: list[Any], **fields: Any) -> tuple[Plan, list[Any]]:
     """Return a study's plan and records when it is finished: it trains what is left, and extends its sweep."""
-    records, planned = list(records), extend_sweep(planned, records)
+    records, planned = list(records), extended(planned, records)
     while True:
         known = {record.data.tags["attnlab.fingerprint"] for record in records}
         records += [record_of(run, **fields) for run in planned.runs if run.key not in known]
-        longer = extend_sweep(planned, records)
+        longer = extended(planned, records)
         if longer is planned:
             return planned, records
         planned = longer
@@ -121,12 +125,12 @@ def test_an_interrupted_sweep_resumes_to_the_same_grid() -> None:
 def test_a_sweep_is_not_extended_while_a_run_has_no_result() -> None:
     start = planned(LOW, MIDDLE, HIGH)
     records = [record_of(run) for run in start.runs]
-    assert extend_sweep(start, records).sweep_extensions == (0, 1)
-    assert extend_sweep(start, records[:-1]) is start
+    assert extended(start, records).sweep_extensions == (0, 1)
+    assert extended(start, records[:-1]) is start
     failed = record_of(start.runs[-1], state="failed")
-    assert extend_sweep(start, [*records[:-1], failed]) is start, "the next call trains it again"
+    assert extended(start, [*records[:-1], failed]) is start, "the next call trains it again"
     failed.data.tags["attnlab.failures"] = "2"
-    assert extend_sweep(start, [*records[:-1], failed]).sweep_extensions == (0, 1), "it has failed more than `retries` times"
+    assert extended(start, [*records[:-1], failed]).sweep_extensions == (0, 1), "it has failed more than `retries` times"
 
 
 def test_further_seeds_keep_the_extensions() -> None:
@@ -135,11 +139,11 @@ def test_further_seeds_keep_the_extensions() -> None:
     assert before.sweep_extensions == (0, 1)
     more = planned(LOWEST, LOW, MIDDLE, HIGH, seeds=[0, 1])
     inside = [record_of(run, score=0.0 if run.params["train.lr"] == MIDDLE else 9.0) for run in more.runs if run.seed == 1]
-    assert extend_sweep(more, inside + records[:8]).sweep_extensions == (0, 0)
+    assert extended(more, inside + records[:8]).sweep_extensions == (0, 0)
     after, everything = finished(more, records + inside)
     assert after.sweep_extensions == (0, 1) and len(everything) == len(after.runs) == 20
     other = planned(LOWEST, LOW, MIDDLE, HIGH, seeds=[7])
-    assert extend_sweep(other, records) is other, "no run of these seeds is recorded"
+    assert extended(other, records) is other, "no run of these seeds is recorded"
 
 
 def test_a_part_of_a_study_has_the_grid_of_the_whole() -> None:
@@ -155,8 +159,8 @@ def test_a_part_of_a_study_has_the_grid_of_the_whole() -> None:
 
 def test_a_lower_limit_removes_extensions_from_the_plan() -> None:
     _, records = finished(planned(1e-5, 1e-4, LOW, variants="dense"), [])
-    assert extend_sweep(planned(1e-5, 1e-4, LOW, variants="dense", extensions=1), records).sweep_extensions == (0, 1)
-    assert extend_sweep(planned(1e-5, 1e-4, LOW, variants="dense", extensions=0), records).sweep_extensions == (0, 0)
+    assert extended(planned(1e-5, 1e-4, LOW, variants="dense", extensions=1), records).sweep_extensions == (0, 1)
+    assert extended(planned(1e-5, 1e-4, LOW, variants="dense", extensions=0), records).sweep_extensions == (0, 0)
 
 
 # ---------------------------------------------------------------- runs

@@ -115,7 +115,7 @@ def test_a_study_that_python_runs_is_checked_as_well(folder: Path, monkeypatch: 
     def started(*args: object) -> None:
         raise UserError("started")
 
-    monkeypatch.setattr("attnlab.study.run.start_fork_server", started)
+    monkeypatch.setattr("attnlab.study.run.start_workers", started)
     path = write(folder, "dense", '"mine.py:Leaks"')
     with pytest.raises(UserError, match="causality by value"):
         attnlab.run(path)
