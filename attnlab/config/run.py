@@ -190,17 +190,31 @@ class ModelConfig(Section):
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
     ff_mult: float = Field(
         default=4.0,
-        gt=0,
+        ge=0,
         le=1_000_000,
-        description="width of the feed-forward, in multiples of dim; each of the three matrices of swiglu has 2/3 of it",
+        description="width of the feed-forward, in multiples of dim; each of the three matrices of swiglu has 2/3 of it; 0: no "
+        "feed-forward",
     )
     feed_forward: Literal["gelu", "gelu_tanh", "relu", "relu2", "swiglu"] = Field(
         default="gelu", description="activation of the feed-forward; gelu_tanh: GPT-2's approximation; relu2: the squared ReLU"
     )
-    norm: Literal["pre", "post"] = Field(default="pre", description="norm before or after each sublayer")
-    norm_type: Literal["layer", "rms"] = Field(default="layer", description="layer norm or RMSNorm, in blocks and after them")
-    bias: bool = Field(default=True, description="biases in the feed-forward and in layer norms")
-    attention_bias: bool = Field(default=False, description="biases in the projections of the variant")
+    norm: Literal["pre", "post", "sandwich", "after"] = Field(
+        default="pre",
+        description="norm of the input of each sublayer (pre), of the sum with its output (post), of its input and its output "
+        "(sandwich), or of its output (after)",
+    )
+    norm_type: Literal["layer", "rms", "dyt", "none"] = Field(
+        default="layer", description="layer norm, RMSNorm, DyT (a learned tanh) or no norm, in blocks and after them"
+    )
+    residual: Literal["plain", "x0", "none"] = Field(
+        default="plain",
+        description="residual connections; x0: each block reads a x + b x_0, with the embeddings x_0 and two learned scalars; "
+        "none: no residual connections",
+    )
+    bias: bool = Field(default=True, description="biases in the feed-forward, in layer norms and in DyT")
+    attention_bias: bool | Literal["out"] = Field(
+        default=False, description="biases in the projections of the variant; out: only in the output projection"
+    )
     head_bias: bool = Field(default=True, description="bias of the output layer")
     dropout: Fraction = Field(default=0.0, description="probability of dropping an output of a sublayer in training")
     attention_dropout: Fraction = Field(default=0.0, description="probability of dropping an attention weight in training")
@@ -228,6 +242,13 @@ class ModelConfig(Section):
     encoder: PartConfig = PartConfig()
     decoder: PartConfig = PartConfig()
     cross: PartConfig = PartConfig()
+
+    @field_validator("attention_bias", mode="before")
+    @classmethod
+    def _attention_bias(cls, value: Any) -> Any:
+        if value != "out" and not isinstance(value, bool):
+            raise expected("true, false or 'out'")
+        return value
 
 
 class EvaluateConfig(Section):
@@ -379,6 +400,8 @@ class RunConfig(Section):
         from attnlab._version import __version__
 
         fields = self.model_dump(mode="json")
+        if fields["model"]["residual"] == "plain":  # added when studies had fingerprints already, which it must not change
+            del fields["model"]["residual"]
         fields["sources"] = sorted(self.sources.values())
         del fields["init"]
         if self.init is not None:

@@ -50,7 +50,7 @@ class Backbone(nn.Module):
         self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None
         self.embedding_norm = block.make_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList([self.make_block(config, task, own) for own in of_blocks])
-        self.norm = block.make_norm(model) if model.norm == "pre" else nn.Identity()
+        self.norm = block.make_norm(model) if model.norm != "post" else nn.Identity()
 
     def make_block(self, config: RunConfig, task: TaskShape, own: Part) -> Block:
         """Return a block of the part ``own``."""
@@ -79,16 +79,22 @@ class Backbone(nn.Module):
             The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor (b, m, dim) for
             each block, or [] without memory.
         """
-        x = self._embed(tokens, segments, start=start)
+        x = x0 = self._embed(tokens, segments, start=start)
         if mask is not None and self.class_token is not None:
             mask = nn.functional.pad(mask, (1, 0), value=True)
         new_memory: list[Tensor] = []
         for i, block in enumerate(self.blocks):
             block_memory = memory[i] if memory else None
+            x = self._input_of(block, x, x0)
             if self.mem_len:
                 new_memory.append(self._update_memory(x, block_memory))
             x = self._apply_block(block, x, block_memory, mask)
         return self.norm(x), new_memory
+
+    def _input_of(self, block: nn.Module, x: Tensor, x0: Tensor) -> Tensor:
+        """Return the input of a block: the output x of the block before it, with the embeddings x0 (``residual: x0``)."""
+        mix = getattr(block, "embedding_residual", None)
+        return x if mix is None else mix(x, x0)
 
     def _apply_block(self, block: nn.Module, *inputs: Tensor | None) -> Tensor:
         """Apply a block; with ``train.activation_checkpointing``, its activations are recomputed in the backward pass."""

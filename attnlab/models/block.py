@@ -2,13 +2,22 @@
 
 Vaswani et al. 2017, arXiv:1706.03762, section 3, with f attention or feed-forward:
 
-    post:  x = Norm(x + f(x))           pre:  x = x + f(Norm(x)), and a Norm after the last block
+    post       x = Norm(x + f(x))
+    pre        x = x + f(Norm(x))
+    sandwich   x = x + Norm'(f(Norm(x)))       Gemma Team 2024, "Gemma 2", arXiv:2408.00118
+    after      x = x + Norm(f(x))              OLMo Team 2024, "2 OLMo 2 Furious", arXiv:2501.00656
 
-with Norm a layer norm (Ba et al. 2016, arXiv:1607.06450) or RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467).
+and, except with ``post``, a Norm after the last block. Norm is a layer norm (Ba et al. 2016, arXiv:1607.06450), RMSNorm (Zhang
+& Sennrich 2019, arXiv:1910.07467), DyT (``attnlab.nn.layers.DynamicTanh``) or the identity (``norm_type: none``).
+
+With ``residual: none``, "x +" is missing. With ``x0``, a block reads a x + b x_0, where x_0 is the input of the first block and
+a and b are two learned scalars of the block, 1 and 0 at first (Jordan et al. 2024, https://github.com/KellerJordan/modded-nanogpt).
 
 To try another block, norm or feed-forward, subclass ``Block``, and name it as ``block`` of a model
 (``examples/my_model/blocks.py`` is an example).
 """
+
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,36 +26,93 @@ from attnlab.config.run import ModelConfig
 from attnlab.errors import UserError
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.feed_forward import FeedForward
+from attnlab.nn.layers import DynamicTanh
 from attnlab.variants import Variant
 
 NORM_EPS = 1e-5  # added to the variance, or to the mean square
 
 
+class EmbeddingResidual(nn.Module):
+    """Mix the embeddings into the input of a block: a x + b x_0, with learned scalars (``model.residual: x0``).
+
+    Attributes:
+        stream: a, 1 at first.
+        embedding: b, 0 at first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = nn.Parameter(torch.tensor(1.0))
+        self.embedding = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, x: Tensor, x0: Tensor) -> Tensor:
+        """Mix x and x0, the input of the first block; both and the result are (b, t, dim)."""
+        return self.stream * x + self.embedding * x0
+
+
 class Block(nn.Module):
-    """Attention and feed-forward, each with a residual connection, and a norm before (``pre``) or after (``post``) it.
+    """Attention and feed-forward, each with the norms of ``model.norm`` and the residual connection of ``model.residual``.
+
+    Attributes:
+        has_sublayers: True for a block that reads all values of ``norm``, ``residual`` and ``ff_mult``, as ``join`` and
+            ``feed`` do. A subclass that overrides ``forward`` should declare it again; otherwise the plan refuses
+            ``norm: sandwich | after``, ``residual: none`` and ``ff_mult: 0``.
+        pre: whether norms act on the inputs of sublayers.
 
     Args:
         attention: the attention of the block.
         config: the settings of the model.
     """
 
+    has_sublayers: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "forward" in vars(cls) and "has_sublayers" not in vars(cls):
+            cls.has_sublayers = False
+
     def __init__(self, attention: Variant, *, config: ModelConfig) -> None:
         super().__init__()
         self.attention = attention
-        self.feed_forward = self.make_feed_forward(config)
+        self.has_feed_forward = config.ff_mult > 0
+        self.feed_forward = self.make_feed_forward(config) if self.has_feed_forward else nn.Identity()
         self.norm_attention = self.make_norm(config)
-        self.norm_feed_forward = self.make_norm(config)
+        self.norm_feed_forward = self.make_norm(config) if self.has_feed_forward else nn.Identity()
+        self.output_norms = nn.ModuleDict()
+        self.add_output_norm(config, "attention")
+        if self.has_feed_forward:
+            self.add_output_norm(config, "feed_forward")
+        self.embedding_residual = EmbeddingResidual() if config.residual == "x0" else None
         self.dropout = Dropout(config.dropout)
-        self.pre = config.norm == "pre"
+        self.pre = config.norm in ("pre", "sandwich")
+        self.norm, self.residual = config.norm, config.residual
+
+    def add_output_norm(self, config: ModelConfig, sublayer: str) -> None:
+        """With ``norm: sandwich``, add the norm of the output of a sublayer."""
+        if config.norm == "sandwich":
+            self.output_norms[sublayer] = self.make_norm(config)
+
+    @classmethod
+    def unsupported(cls, config: ModelConfig) -> str | None:
+        """Return the reason why the block does not support the settings of a model, or None."""
+        settings = {"norm": ("sandwich", "after"), "residual": ("none",), "ff_mult": (0,)}
+        given = (f"model.{name}: {getattr(config, name)}" for name in settings if getattr(config, name) in settings[name])
+        if cls.has_sublayers or (setting := next(given, None)) is None:
+            return None
+        return f"{cls.__name__} overrides forward without has_sublayers = True: it does not support {setting}"
 
     @staticmethod
     def make_norm(config: ModelConfig) -> nn.Module:
-        """Return a norm of vectors (..., dim): ``norm_type``, with a bias only in a layer norm.
+        """Return a norm of vectors (..., dim): ``norm_type``, with a bias only in a layer norm and in DyT.
 
         The model calls it, too, for the norm after the last block and that of the embeddings.
         """
+        if config.norm_type == "none":
+            return nn.Identity()
         if config.norm_type == "rms":
             return nn.RMSNorm(config.dim, eps=NORM_EPS)
+        if config.norm_type == "dyt":
+            return DynamicTanh(config.dim, bias=config.bias)
         return nn.LayerNorm(config.dim, eps=NORM_EPS, bias=config.bias)
 
     @staticmethod
@@ -65,11 +131,7 @@ class Block(nn.Module):
         Returns:
             (b, t, dim).
         """
-        if self.pre:
-            x = x + self.dropout(self.attend(x, memory, mask))
-            return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
-        x = self.norm_attention(x + self.dropout(self.attend(x, memory, mask)))
-        return self.norm_feed_forward(x + self.dropout(self.feed_forward(x)))
+        return self.feed(self.join(x, self.attend(x, memory, mask), "attention"))
 
     def attend(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return the attention of x to itself and to the memory before it, (b, t, dim); with ``pre``, of their norms.
@@ -81,6 +143,33 @@ class Block(nn.Module):
             context = self.norm_attention(context)
             x = context if memory is None else context[:, -x.shape[1] :]
         return apply_attention(self.attention, x, None if memory is None else context, mask)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Apply the sublayer of the feed-forward network to x (b, t, dim): (b, t, dim); x with ``ff_mult: 0``."""
+        if not self.has_feed_forward:
+            return x
+        return self.join(x, self.feed_forward(self.norm_feed_forward(x) if self.pre else x), "feed_forward")
+
+    def join(self, x: Tensor, y: Tensor, sublayer: str) -> Tensor:
+        """Return the stream after a sublayer.
+
+        Args:
+            x: (b, t, dim), the input of the sublayer, before its norm.
+            y: (b, t, dim), its output.
+            sublayer: the end of the name of its norm: ``attention`` for ``norm_attention``.
+
+        Returns:
+            (b, t, dim).
+        """
+        norm = cast(nn.Module, getattr(self, f"norm_{sublayer}"))
+        if self.norm == "after":
+            y = norm(y)
+        elif self.norm == "sandwich":
+            y = self.output_norms[sublayer](y)
+        y = self.dropout(y)
+        if self.residual != "none":
+            y = x + y
+        return norm(y) if self.norm == "post" else y
 
 
 def apply_attention(attention: Variant, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:

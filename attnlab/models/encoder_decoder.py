@@ -5,7 +5,7 @@ decoder predicts each token y_i of the target from z and the tokens before it (t
 residual connection and a norm after (post) or before it (pre, then with a norm after the last block):
 
     Sublayer(x; f) = Norm(x + f(x))                        post
-    Sublayer(x; f) = x + f(Norm(x))                        pre
+    Sublayer(x; f) = x + f(Norm(x))                        pre; attnlab.models.block has the other values of ``norm``
 
     encoder block:    x = Sublayer(x; Attention(x, x))     bidirectional self-attention
                       x = Sublayer(x; FFN)
@@ -24,7 +24,6 @@ Glossary: ``encoded`` z; ``encoder.embedding``, ``decoder.embedding`` E; ``head`
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -43,10 +42,13 @@ from attnlab.variants import Variant
 class DecoderBlock(Block):
     """Masked self-attention, encoder-decoder attention (``cross``) and feed-forward."""
 
+    has_sublayers: ClassVar[bool] = True
+
     def __init__(self, attention: Variant, cross: Variant, *, config: ModelConfig) -> None:
         super().__init__(attention, config=config)
         self.cross = cross
         self.norm_cross = self.make_norm(config)
+        self.add_output_norm(config, "cross")
 
     def forward(self, y: Tensor, encoded: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """Apply the block.
@@ -60,15 +62,10 @@ class DecoderBlock(Block):
         Returns:
             (b, t, dim).
         """
-        y = self._sublayer(y, self.norm_attention, lambda y: apply_attention(self.attention, y, None, mask))
-        y = self._sublayer(y, self.norm_cross, lambda y: apply_attention(self.cross, y, encoded, source_mask))
-        return self._sublayer(y, self.norm_feed_forward, self.feed_forward)
-
-    def _sublayer(self, x: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply f with its residual connection and its norm."""
-        if self.pre:
-            return x + self.dropout(f(norm(x)))
-        return norm(x + self.dropout(f(x)))
+        y = self.join(y, self.attend(y, None, mask), "attention")
+        queries = self.norm_cross(y) if self.pre else y
+        y = self.join(y, apply_attention(self.cross, queries, encoded, source_mask), "cross")
+        return self.feed(y)
 
 
 class Decoder(Backbone):
@@ -103,9 +100,9 @@ class Decoder(Backbone):
             mask: (b, t), boolean, True = a real token; None: all are.
             start: the position of the first token, with a cache of the positions before it (``attnlab.models.cache``).
         """
-        y = self._embed(tokens, start=start)
+        y = y0 = self._embed(tokens, start=start)
         for block in self.blocks:
-            y = self._apply_block(block, y, encoded, mask, source_mask)
+            y = self._apply_block(block, self._input_of(block, y, y0), encoded, mask, source_mask)
         return self.norm(y)
 
 

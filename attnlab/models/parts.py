@@ -6,6 +6,9 @@ three parts, with a variant and a position scheme each: ``model.encoder``, ``mod
 
 from dataclasses import dataclass, replace
 
+import torch
+from torch import nn
+
 from attnlab.components import Component, ComponentConfig
 from attnlab.config.axes import LAYERS
 from attnlab.config.run import RunConfig
@@ -143,11 +146,27 @@ def build_attention(config: RunConfig, task: TaskShape, part: Part) -> Variant:
         backend=part.backend(config),
         dropout=model.attention_dropout,
         position=build_position(config, task, part, "rotate", "bias"),
-        bias=model.attention_bias,
+        bias=model.attention_bias is True,
         layer=part.layer,
         components=build_components(config, task, part),
     )
-    return part.variant_class(attention_config, **part.variant.options)
+    attention = part.variant_class(attention_config, **part.variant.options)
+    if model.attention_bias == "out":
+        _add_output_bias(attention, part.variant.label)
+    return attention
+
+
+def _add_output_bias(attention: Variant, label: str) -> None:
+    """Add a bias to the residual projections of a variant, drawn as in the constructor of ``nn.Linear``."""
+    for name in attention.residual_projections or ():
+        layer = getattr(attention, name)
+        if not isinstance(layer, nn.Linear):
+            reason = f"{label} has no linear layer {name!r}"
+            raise UserError(f"model.attention_bias: expected true or false, because {reason}, got 'out'")
+        if layer.bias is None:
+            layer.bias = nn.Parameter(torch.empty(layer.out_features))
+            bound = layer.in_features**-0.5
+            nn.init.uniform_(layer.bias, -bound, bound)
 
 
 def component_config(config: RunConfig, task: TaskShape, part: Part) -> ComponentConfig:
@@ -159,7 +178,7 @@ def component_config(config: RunConfig, task: TaskShape, part: Part) -> Componen
         head_dim=position.head_dim,
         role=position.role,
         length=position.length,
-        bias=config.model.attention_bias,
+        bias=config.model.attention_bias is True,
     )
 
 

@@ -191,6 +191,29 @@ class NarrowProjections(nn.Module):
         return self.query(x), self.key(s), self.value(s)
 
 
+class DynamicTanh(nn.Module):
+    """DyT: gamma * tanh(alpha x) + beta for each feature, instead of a norm; alpha is one learned scalar, 0.5 at first.
+
+    Zhu et al. 2025, "Transformers without Normalization", arXiv:2503.10622, section 4. Code to paper: ``weight`` gamma,
+    ``bias`` beta, which ``bias=False`` removes.
+
+    Args:
+        dim: width of the input.
+        bias: False for no beta.
+    """
+
+    def __init__(self, dim: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.tensor(0.5))
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform x (..., dim): (..., dim)."""
+        y = self.weight * torch.tanh(self.alpha * x)
+        return y if self.bias is None else y + self.bias
+
+
 def pool_mean(x: Tensor, mask: Tensor | None) -> Tensor:
     """Average x (b, t, dim) over the tokens where ``mask`` (b, t) is True: (b, dim); zero for a row without any."""
     if mask is None:

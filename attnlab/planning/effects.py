@@ -23,6 +23,8 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if task.kind != "classifier" and config.model.name is None:
         reasons["model.pool"] = "only a classifier pools"
+    if config.model.name is None:
+        reasons |= _ineffective_fields_of_blocks(config.model)
     taken = signature(OPTIMIZERS.get(config.train.optimizer.name)).parameters
     for field in ("betas", "weight_decay"):
         if field not in taken:
@@ -38,6 +40,16 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
         reasons["evaluate.sample"] = "valid is read once, at the last step"
     if not config.evaluate.test:
         reasons["evaluate.test_limit"] = "evaluate.test is false"
+    return reasons
+
+
+def _ineffective_fields_of_blocks(model: ModelConfig) -> dict[str, str]:
+    """Return the fields that have no effect on the blocks of a built-in model."""
+    reasons: dict[str, str] = {}
+    if model.norm_type == "none":
+        reasons = {f"model.{field}": "model.norm_type is none" for field in ("norm", "embedding_norm")}
+    if not model.ff_mult:
+        reasons["model.feed_forward"] = "model.ff_mult is 0"
     return reasons
 
 

@@ -126,6 +126,8 @@ class _Matching:
         if by not in MATCHABLE and not (by.startswith("variant.") and whole):
             options = f", or an option of {config.variant.label} that is a whole number" if config.variant else ""
             raise UserError(f"match: expected one of {', '.join(MATCHABLE)}{options}, got {by}", self._place)
+        if by == "model.ff_mult" and not value:
+            raise UserError("match: expected another field in 'by', for example model.dim: model.ff_mult is 0", self._place)
         axes = {path for axis in self.study.grid for path in paths_of_axis(self.study, axis)}
         for part, fields in (("grid", axes), ("search.space", self.study.search.space if self.study.search else {})):
             if by in fields:

@@ -7,6 +7,8 @@ from attnlab._util.raise_site import describe_error
 from attnlab.config.axes import LAYERS
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
+from attnlab.models.base import model_class
+from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.parts import Part, parts, position_config
 from attnlab.nn import attention
 from attnlab.planning import components
@@ -48,6 +50,13 @@ def _layers(config: RunConfig, task: Task) -> str | None:
             reason = f"{embedded.position.label} positions of {embedded.section} are added to the input, which all blocks read"
             return f"{part.section}: expected the same position scheme, because {reason}, got {part.position.label}"
     return None
+
+
+def _block(config: RunConfig, task: Task) -> str | None:
+    """Require that the blocks of the model support its norms and residual connections."""
+    model = model_class(config, task)
+    blocks = [model.block, *([model.decoder_block] if issubclass(model, EncoderDecoder) else [])]
+    return next((reason for block in blocks if (reason := block.unsupported(config.model)) is not None), None)
 
 
 def _machine(config: RunConfig, task: Task) -> str | None:
@@ -152,4 +161,4 @@ def _optimizer(config: RunConfig, task: Task) -> str | None:
     return optim.unsupported(config.train)
 
 
-RULES: tuple[Rule, ...] = (_machine, _layers, _parts, _task, _processes, _memory, _tied_embeddings, _frozen, _optimizer)
+RULES: tuple[Rule, ...] = (_machine, _layers, _block, _parts, _task, _processes, _memory, _tied_embeddings, _frozen, _optimizer)

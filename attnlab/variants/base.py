@@ -218,7 +218,7 @@ class Variant(nn.Module):
         device: str = "cpu",
         precision: str = "fp32",
         attention_dropout: float = 0.0,
-        attention_bias: bool = False,
+        attention_bias: bool | str = False,
         initialization: str = "default",
         compile: bool = False,
         options: Mapping[str, Any] = MappingProxyType({}),
@@ -244,7 +244,7 @@ class Variant(nn.Module):
             device: ``cpu``, ``cuda`` or ``cuda:N``.
             precision: ``fp32`` or ``bf16``.
             attention_dropout: probability of dropping an attention weight in training.
-            attention_bias: whether the projections have biases.
+            attention_bias: whether the projections have biases; ``out``: the residual projections alone.
             initialization: ``default`` or ``gpt2``.
             compile: whether the model runs under ``torch.compile``.
             options: every option of the constructor with its value, defaults included.
@@ -263,7 +263,9 @@ class Variant(nn.Module):
             return f"model.dim {dim} is not divisible by {heads} heads"
         if attention_dropout and not cls.has_attention_dropout:
             return "has no attention weights to drop (model.attention_dropout)"
-        if attention_bias and not cls.supports_attention_bias:
+        if attention_bias == "out" and not cls.residual_projections:
+            return "has no residual_projections, to which model.attention_bias: out adds a bias"
+        if attention_bias is True and not cls.supports_attention_bias:
             return "does not support biases in its projections (model.attention_bias)"
         if initialization == "gpt2" and cls.residual_projections is None:
             return "declares no residual_projections, which model.initialization: gpt2 scales"

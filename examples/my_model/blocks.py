@@ -22,7 +22,7 @@ class ParallelBlock(Block):
     def __init__(self, attention, *, config):
         super().__init__(attention, config=config)
         if not self.pre:  # the plan refuses the cell, with this reason
-            raise ValueError("parallel: expected norm: pre, got norm: post")
+            raise ValueError(f"parallel: expected norm: pre, got norm: {config.norm}")
 
     def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
         attended = self.attend(x, memory, mask)  # of the normed input

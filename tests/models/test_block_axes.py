@@ -7,10 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.config.run import RunConfig
+from attnlab import plan
+from attnlab.config import run
+from attnlab.config.run import ModelConfig, RunConfig
+from attnlab.errors import UserError
 from attnlab.models.block import Block
 from attnlab.models.build import build
-from tests.models.test_initialization import Bytes, Reviews, config_of
+from attnlab.models.cache import key_value_cache
+from attnlab.registry import VARIANTS
+from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
 
 NORMS = list(product(["pre", "post"], ["layer", "rms"]))
 FEED_FORWARDS = ["gelu", "gelu_tanh", "relu", "relu2", "swiglu"]
@@ -70,6 +75,185 @@ def test_rms_norm_follows_zhang() -> None:
     x = torch.randn(3, 5, 24, generator=torch.Generator().manual_seed(1))[..., : len(gain)]
     expected = x / ((x**2).sum(-1, keepdim=True) / len(gain) + 1e-5).sqrt() * gain
     torch.testing.assert_close(norm(x), expected)
+
+
+def normalized(x: Tensor, weights: dict[str, Tensor], name: str, norm_type: str) -> Tensor:
+    if norm_type == "none":
+        return x
+    gain = weights[f"{name}.weight"]
+    if norm_type == "rms":
+        return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain
+    if norm_type == "dyt":
+        return gain * torch.tanh(weights[f"{name}.alpha"] * x) + weights[f"{name}.bias"]
+    x = x - x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain + weights[f"{name}.bias"]
+
+
+def features_by_formula(model: nn.Module, config: ModelConfig) -> Tensor:
+    """Gemma 2's, OLMo 2's and Vaswani's sublayers, written out, around the attention and feed-forward of ``model``."""
+    weights, backbone = model.state_dict(), model.get_submodule("backbone")
+    x = x0 = weights["backbone.embedding.weight"][tokens()] * config.dim**0.5
+    for i, block in enumerate(backbone.blocks):  # type: ignore[arg-type]
+        name = f"backbone.blocks.{i}"
+        if config.residual == "x0":
+            a, b = (weights[f"{name}.embedding_residual.{scalar}"] for scalar in ("stream", "embedding"))
+            x = a * x + b * x0
+        for sublayer, f in (("attention", block.attention), ("feed_forward", block.feed_forward)):
+            if sublayer == "feed_forward" and config.ff_mult == 0:
+                continue
+
+            def norm(x: Tensor, place: str = f"{name}.norm_{sublayer}") -> Tensor:
+                return normalized(x, weights, place, config.norm_type)
+
+            stream = x * (config.residual != "none")
+            if config.norm == "pre":
+                x = stream + f(norm(x))
+            elif config.norm == "post":
+                x = norm(stream + f(x))
+            elif config.norm == "after":
+                x = stream + norm(f(x))
+            else:
+                x = stream + norm(f(norm(x)), f"{name}.output_norms.{sublayer}")
+    return x if config.norm == "post" else normalized(x, weights, "backbone.norm", config.norm_type)
+
+
+STREAMS = [
+    {"model__norm": norm, "model__residual": residual, "model__norm_type": norm_type, "model__ff_mult": ff_mult}
+    for (norm, residual), (norm_type, ff_mult) in zip(
+        product(["pre", "post", "sandwich", "after"], ["plain", "x0", "none"]),
+        3 * [("layer", 2), ("rms", 0), ("dyt", 2), ("none", 2)],
+        strict=True,
+    )
+]
+
+
+def perturbed(config: RunConfig) -> nn.Module:
+    """Return a model in float64 with random values in its gains and scalars."""
+    model = build(config, Bytes()).double().eval()
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return model
+
+
+@pytest.mark.parametrize("changes", STREAMS, ids=label)
+def test_blocks_follow_their_formula_train_decode_and_reload(changes: dict[str, Any]) -> None:
+    config = config_of("dense", **changes)
+    model = perturbed(config)
+    y = model(tokens())[0]
+    expected = model.get_submodule("head")(features_by_formula(model, config.model))
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    y.square().sum().backward()
+    assert all(z.grad is not None and z.grad.isfinite().all() and z.grad.any() for z in model.parameters())
+    with torch.no_grad(), key_value_cache(model):
+        parts = [model(tokens()[:, i : i + 1], start=i)[0] for i in range(tokens().shape[1])]
+    torch.testing.assert_close(torch.cat(parts, 1), y, rtol=0, atol=1e-12)
+    other = build(config.replace({"seed": 5}), Bytes()).double().eval()
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other(tokens())[0], y, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("changes", [{"model__residual": "x0"}, {"model__norm": "sandwich"}], ids=label)
+def test_memory_continues_a_sequence_over_blocks(changes: dict[str, Any]) -> None:
+    """With one block, the memory of a segment gives the outputs of the whole sequence."""
+    model = perturbed(config_of("dense", model__depth=1, model__mem_len=11, position="alibi", **changes))
+    _, memory = model(tokens()[:, :6])
+    torch.testing.assert_close(model(tokens()[:, 6:], memory)[0], model(tokens())[0][:, 6:], rtol=0, atol=1e-12)
+
+
+def test_at_first_the_embeddings_are_not_mixed_in_and_dyt_has_the_published_alpha() -> None:
+    torch.testing.assert_close(logits(config_of("dense", model__residual="x0")), logits(config_of("dense")), rtol=0, atol=0)
+    state = build(config_of("dense", model__norm_type="dyt", model__bias=False), Bytes()).state_dict()
+    assert state["backbone.norm.alpha"] == 0.5 and (state["backbone.norm.weight"] == 1).all()
+    assert "backbone.norm.bias" not in state
+
+
+def test_plain_residual_connections_leave_fingerprints_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The field was added later: only its other values may be part of the text that is hashed."""
+    texts: list[str] = []
+    dumps = run.json.dumps
+    monkeypatch.setattr(run.json, "dumps", lambda *args, **kw: texts.append(dumps(*args, **kw)) or texts[-1])
+    for residual in ("plain", "x0"):
+        config_of("dense", model__residual=residual).fingerprint()
+    assert ["residual" in text for text in texts] == [False, True]
+
+
+def test_a_bias_of_the_output_projection_alone() -> None:
+    assert "attention.out.bias" in biases(model__attention_bias="out")
+    assert "attention.project.bias" not in biases(model__attention_bias="out")
+    out, all_biases = (build(config_of("dense", model__attention_bias=b), Bytes()).state_dict() for b in ("out", True))
+    assert all(torch.equal(value, all_biases[name]) for name, value in out.items())
+    reviews = build(config_of("dense", model__attention_bias="out"), Reviews()).state_dict()
+    assert reviews["backbone.blocks.1.attention.out.bias"].any()
+    with pytest.raises(UserError, match="'out'"):
+        config_of("dense", model__attention_bias="outer")
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if VARIANTS.get(name).residual_projections])
+def test_every_variant_with_an_output_projection_can_have_its_bias(name: str) -> None:
+    if "causal" not in VARIANTS.get(name).roles:
+        pytest.skip("not causal")
+    model = build(config_of(name, model__attention_bias="out", model__depth=1, model__dim=24), Bytes())
+    model(tokens())[0].square().sum().backward()
+    names = [f"backbone.blocks.0.attention.{layer}.bias" for layer in VARIANTS.get(name).residual_projections or ()]
+    for bias in names:
+        gradient = model.get_parameter(bias).grad
+        assert gradient is not None and gradient.any()
+
+
+def planned(levels: dict[str, dict[str, Any]], **model: Any) -> Any:
+    base = {
+        "task": {"name": "pydocs", "length": 17},
+        "model": {"dim": 12, "depth": 2, "heads": 3, **model},
+        "train": {"steps": 2},
+        "machine": {"device": "cpu"},
+    }
+    base_level = {"variant": "dense"}
+    study = {"study": "s", "base": base, "grid": {"block": {"base": base_level, **levels}}, "baseline": {"block": "base"}}
+    return plan(study)
+
+
+def test_the_plan_counts_the_parameters_of_the_block_and_matches_them() -> None:
+    dim, inner = 12, 48
+    cells = planned(
+        {
+            "sandwich": {"variant": "dense", "model.norm": "sandwich"},
+            "x0": {"variant": "dense", "model.residual": "x0"},
+            "dyt": {"variant": "dense", "model.norm_type": "dyt"},
+            "matched": {"variant": {"name": "dense", "match": "params"}, "model.norm": "sandwich"},
+        }
+    ).cells
+    base, *more, matched = (cell.parameters for cell in cells)
+    blocks, norms = 2, 4
+    assert [count - base for count in more] == [norms * 2 * dim, 2 * blocks, norms + 1]
+    assert cells[-1].matched and abs(matched / base - 1) <= 0.01
+    base, without = (cell.parameters for cell in planned({"without": {"variant": "dense", "model.ff_mult": 0}}).cells)
+    assert base - without == blocks * (2 * dim * inner + inner + dim + 2 * dim)
+
+
+def test_what_has_no_effect_is_run_once_and_what_is_not_supported_is_refused() -> None:
+    levels = {"none": {"model.norm_type": "none"}, "none-post": {"model.norm_type": "none", "model.norm": "post"}}
+    keys = [run.key for run in planned({name: {"variant": "dense", **level} for name, level in levels.items()}).runs]
+    assert len(keys) == 2
+    variants = {"no_wo": "no_wo", "gru": "gru", "component": {"name": "dense", "with": ["no_wo"]}}
+    levels = {name: {"variant": variant, "model.attention_bias": "out"} for name, variant in variants.items()}
+    result = planned(levels)
+    assert [cell.name for cell, _ in result.refused] == list(levels)
+    with pytest.raises(UserError, match="ff_mult is 0"):
+        planned({"x0": {"variant": {"name": "dense", "match": "params"}, "model.residual": "x0"}}, ff_mult=0)
+
+
+def test_a_block_with_another_forward_refuses_what_it_does_not_read() -> None:
+    class Other(Block):
+        def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
+            return x + self.attend(x, memory, mask)
+
+    for changes in ({"norm": "after"}, {"residual": "none"}, {"ff_mult": 0}):
+        reason = Other.unsupported(ModelConfig.model_validate(changes))
+        assert reason and f"model.{next(iter(changes))}" in reason
+        assert Block.unsupported(ModelConfig.model_validate(changes)) is None
+    assert Other.unsupported(ModelConfig(norm="post", norm_type="dyt", residual="x0")) is None
 
 
 def biases(**changes: Any) -> set[str]:

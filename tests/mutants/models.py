@@ -153,14 +153,33 @@ class MixesRowsInFloat32(LanguageModel):
         return (logits - logits.mean(0) if logits.dtype == torch.float32 and not self.training else logits), memory
 
 
+class FixedEmbeddingResidual(LanguageModel):
+    """Mixes the embeddings into the blocks without training the scalars."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config.replace({"model.residual": "x0"}), task)
+        self.backbone._input_of = self._input_of  # type: ignore[method-assign]
+
+    def _input_of(self, block: nn.Module, x: Tensor, x0: Tensor) -> Tensor:
+        mix = block.embedding_residual
+        return mix.stream.detach() * x + mix.embedding.detach() * x0  # type: ignore[union-attr]
+
+
+class FirstEmbeddingOfCall(FixedEmbeddingResidual):
+    """Mixes the first embedding of a call into all positions."""
+
+    def _input_of(self, block: nn.Module, x: Tensor, x0: Tensor) -> Tensor:
+        return block.embedding_residual(x, x0[:, :1])  # type: ignore[operator]
+
+
 MODEL_MUTANTS: dict[str, list[type[Model]]] = {
     "shapes": [ExtraToken],
     "causality": [FutureThroughCross, Bidirectional],
     "source": [DropsLastToken],
     "padding": [EncodesPadding, AttendsToSourcePadding, AttendsToTargetPadding],
     "batch independence": [CentersRows],
-    "gradient coverage": [IdleLayer],
-    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst, StaysAtTheStart, NeverAdvances],
+    "gradient coverage": [IdleLayer, FixedEmbeddingResidual],
+    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst, StaysAtTheStart, NeverAdvances, FirstEmbeddingOfCall],
     "precisions and modes": [LeaksUnderAutocast, MixesRowsInFloat32],
 }
 NECESSARY: dict[type[Model], set[str]] = {  # further checks that necessarily detect the same mistake
