@@ -29,7 +29,10 @@ def format_near(agreement: SignAgreement) -> str:
     return f"{agreement.near_kept} of {agreement.near}" if agreement.near else ""
 
 
-AS_RECORDED = "These verdicts come from the runs of the table. They are not corrected for the choice of records that the page begins with."
+AS_RECORDED = (
+    "These verdicts come from the runs of the table. They are not corrected for the choice of records that the page begins "
+    "with."
+)
 
 
 def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
