@@ -18,6 +18,7 @@ import hashlib
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ class Csv(DocumentTask):
         self._files = {option: DataFile(name, option=option) for option, name in named.items() if name is not None}
         self._rows = {option: _scanned(file, self._layout) for option, file in self._files.items()}
         self.labels = _class_names(labels, self._rows["path"].labels)
+        self._similar = [] if labels else _similar(self.labels)
         self.classes = len(self.labels)
         self._numbers = {option: self._numbered(option) for option in self._files}
         self._split_rows = self._assign()
@@ -156,7 +158,7 @@ class Csv(DocumentTask):
         """Return the rows of each class, and notes on texts that are cut or that other splits share with ``train``."""
         rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
         texts = {split: of.folded[numbers] for split, (of, numbers) in rows.items()}
-        notes = [self._counts_note(), *same_split_notes(self._files.get("valid"), self._files.get("test"))]
+        notes = [self._counts_note(), *self._similar, *same_split_notes(self._files.get("valid"), self._files.get("test"))]
         for split, (of, numbers) in rows.items():
             if (cut := int((of.words[numbers] > self.length).sum())) >= NOTABLE * len(numbers):
                 share = f"at least {cut:,} of the {len(numbers):,} texts of {split}"
@@ -380,6 +382,17 @@ def _class_names(stated: Sequence[str | int] | None, present: Sequence[str]) -> 
     if len(names) < 2:
         raise UserError(f"label: expected at least two different labels in path, got {_listed(names) or 'none'}")
     return names
+
+
+def _similar(labels: Sequence[str]) -> list[str]:
+    """Return a note on two labels that are equal up to case, or as numbers."""
+    first: dict[str | float, str] = {}
+    for label in labels:
+        number = re.fullmatch(r"[+-]?\d+(\.\d*)?", label)
+        other = first.setdefault(float(label) if number else label.casefold(), label)
+        if other != label:
+            return [f"the labels {other!r} and {label!r} are two classes: write them alike if they are one, or list `labels`"]
+    return []
 
 
 def _hold_out(labels: np.ndarray, texts: np.ndarray, *, names: Sequence[str], splits: Sequence[str]) -> dict[str, np.ndarray]:

@@ -286,6 +286,15 @@ def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
     assert "230 rows in 23 classes: train 184 (23 classes)" in note
 
 
+@pytest.mark.parametrize(
+    ("labels", "noted"), [(("pos", "Pos"), True), (("1", "1.0"), True), (("1", "10"), False), (("a", "b"), False)]
+)
+def test_labels_that_may_be_one_class_are_noted(labels: tuple[str, str], noted: bool, corpus: Path) -> None:
+    save(corpus / "two.csv", [(f"text {i}", labels[i % 2]) for i in range(60)])
+    assert any("two classes" in note for note in task(path="two.csv").data_notes()) is noted
+    assert not any("two classes" in note for note in task(path="two.csv", labels=[*labels]).data_notes())
+
+
 def test_texts_that_are_cut_are_noted(corpus: Path) -> None:
     save(corpus / "test.csv", [("w " * (20 + i % 2), label) for i, (_, label) in enumerate(rows(60))])
     assert any("at least 30 of the 60 texts of test" in note for note in task(test="test.csv", length=20).data_notes())
