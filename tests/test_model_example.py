@@ -127,5 +127,11 @@ def test_a_block_that_does_not_support_a_setting_is_refused_with_its_reason() ->
     assert cell.refusal is not None and "expected norm: pre, got norm: post" in cell.refusal and "blocks.py" in cell.refusal
 
 
+@pytest.mark.parametrize("setting", [{"norm": "sandwich"}, {"residual": "none"}, {"ff_mult": 0}], ids=str)
+def test_the_plan_refuses_what_another_forward_does_not_read(setting: dict[str, Any]) -> None:
+    (cell,) = planned(f"{EXAMPLE / 'blocks.py'}:Parallel", **setting).cells
+    assert cell.refusal is not None and f"model.{next(iter(setting))}" in cell.refusal and "has_sublayers" in cell.refusal
+
+
 def test_the_default_block_is_that_of_all_models() -> None:
     assert {MODELS.get(name).block for name in ("language_model", "classifier", "masked_language_model")} == {Block}
