@@ -111,8 +111,8 @@ class Registry(Plugins):
         """Return the class of a reference that comes from a record: no file is imported for it.
 
         Returns:
-            None if no class of this kind has this name. A path stands for a file of the same name that is imported already, and
-            for nothing if there are several.
+            None when no class of this kind has this name. A path stands for a file of the same name that is imported already,
+            and for nothing if there are several.
         """
         if ":" not in ref:
             return self.get(ref) if ref in self.names() else None

@@ -42,7 +42,7 @@ def base_files(start: Iterable[Path], folders: Iterable[Path] = ()) -> set[Path]
 
 
 def configuration_file(folder: Path, name: str) -> Path | None:
-    """Return the configuration with a name in a folder, with or without its suffix; None if there is none."""
+    """Return the configuration with a name in a folder, with or without its suffix; None when there is none."""
     if not name or "\0" in name or "\n" in name or len(name) > 200:
         return None
     has_suffix = name.lower().endswith((*CONFIGURATIONS, ".py"))
@@ -74,7 +74,7 @@ def _bases(file: Path, folders: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _parsed(content: bytes, suffix: str) -> Any:
-    """Return the values of a file; None if it cannot be read: the program that reads it fails with its own message."""
+    """Return the values of a file; None when it cannot be read: the program that reads it fails with its own message."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

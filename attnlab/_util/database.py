@@ -43,7 +43,7 @@ def storage_url(text: str, *, where: str = "--storage") -> str:
 
 
 def is_postgresql(text: str) -> bool:
-    """Return True if ``storage_url`` accepts addresses of this scheme."""
+    """Return True when ``storage_url`` accepts addresses of this scheme."""
     return text.partition(":")[0].partition("+")[0] in SCHEMES
 
 
@@ -99,7 +99,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def outage(error: BaseException) -> str | None:
-    """Return why a database did not respond (a lost connection, a lock), or None if a further attempt cannot help."""
+    """Return why a database did not respond (a lost connection, a lock), or None when a further attempt cannot help."""
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
     if describe_disk_error(error) is not None:

@@ -31,7 +31,7 @@ def require_no_pipe(path: Path) -> None:
 
 
 def require_no_pipes(folder: Path) -> None:
-    """Raise `UserError` if an entry of a folder is a named pipe; a missing folder has none."""
+    """Raise `UserError` when an entry of a folder is a named pipe; a missing folder has none."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         require_no_pipe(path)
 
@@ -95,7 +95,7 @@ def read_end(path: Path, limit: int) -> str:
 
 
 def describe_disk_error(error: BaseException, *, within: Sequence[Path] = ()) -> str | None:
-    """Return one line for an error of a full or read-only disk, or None if the error has another cause.
+    """Return one line for an error of a full or read-only disk, or None when the error has another cause.
 
     Args:
         error: the exception; its causes count too.

@@ -142,7 +142,7 @@ def _mapping(path: Path) -> dict[str, str]:
 
 
 def code_tree(file: Path) -> ast.Module | None:
-    """Return the syntax tree of a file; None if it is no Python code that can be read."""
+    """Return the syntax tree of a file; None when it is no Python code that can be read."""
     try:
         return ast.parse(file.read_bytes()) if file.suffix in (".py", "") else None
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing the file fails with a message of its own

@@ -35,12 +35,12 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Return the present resident size of this process in bytes, or 0 if the system is not Linux."""
+    """Return the present resident size of this process in bytes, or 0 when the system is not Linux."""
     return _process_field("self", "VmRSS") or 0
 
 
 def peak_memory_of(pid: int) -> int:
-    """Return the peak resident size of process ``pid`` in bytes, or 0 if it has exited or the system is not Linux."""
+    """Return the peak resident size of process ``pid`` in bytes, or 0 when it has exited or the system is not Linux."""
     return _process_field(str(pid), "VmHWM") or 0
 
 
@@ -51,7 +51,7 @@ def reset_peak_memory() -> None:
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that new processes can use on this machine, or None if the system does not report it."""
+    """Return the bytes of memory that new processes can use on this machine, or None when the system does not report it."""
     return _field(Path("/proc/meminfo"), "MemAvailable")
 
 
@@ -141,7 +141,7 @@ def _process_field(process: str, name: str) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Read the field ``name:   123 kB`` of a file under ``/proc``, in bytes; None if it is missing."""
+    """Read the field ``name:   123 kB`` of a file under ``/proc``, in bytes; None when it is missing."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -76,5 +76,5 @@ def length_of(name: str) -> int | None:
 
 
 def is_curve(name: str) -> bool:
-    """Return True if a metric has points at many steps (``train/loss``), not one for the whole run (``accuracy``)."""
+    """Return True when a metric has points at many steps (``train/loss``), not one for the whole run (``accuracy``)."""
     return "/" in name and (length_of(name) is None or name.startswith("curve/"))  # a program may name a curve "x_at/512"

@@ -39,7 +39,7 @@ class Patience:
 
     Args:
         store: the store's name in messages.
-        reason: returns why an error means that the store did not respond, or None if a further attempt cannot help.
+        reason: returns why an error means that the store did not respond, or None when a further attempt cannot help.
         is_conflict: returns whether an error comes from a call that another process made at the same time.
         hint: what to do about a store with unusable content, for the message.
 

@@ -78,7 +78,7 @@ def _installed_entry_points(group: str, places: tuple[tuple[str, int], ...]) -> 
 
 
 def _last_change(place: str) -> int:
-    """Return the time at which an entry of a folder was last added, removed or renamed; 0 if there is no such folder."""
+    """Return the time at which an entry of a folder was last added, removed or renamed; 0 when there is no such folder."""
     try:
         return os.stat(place).st_mtime_ns
     except OSError:

@@ -41,7 +41,7 @@ def start_fork_server(preload: str) -> None:
 
 
 def require_short_temporary_folder() -> None:
-    """Raise `UserError` if the path of the folder for temporary files leaves no room for the name of a socket in it."""
+    """Raise `UserError` when the path of the folder for temporary files leaves no room for the name of a socket in it."""
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) > MAX_SOCKET_PATH - SOCKET_NAME:
         most = MAX_SOCKET_PATH - SOCKET_NAME
@@ -97,7 +97,7 @@ def fork_with_pipe(
 
 
 def fork_server_id() -> int | None:
-    """Return the process ID of the server that children are forked from; None if it was never started, or has ended."""
+    """Return the process ID of the server that children are forked from; None when it was never started, or has ended."""
     server: Any = forkserver._forkserver  # type: ignore[attr-defined]
     pid, descriptor = server._forkserver_pid, server._forkserver_alive_fd
     if pid is None or descriptor is None:

@@ -145,7 +145,7 @@ def command_line(words: Iterable[str]) -> str:
 
 
 def holds_login(text: str) -> bool:
-    """Return True if the text contains an address with a password or with a secret parameter."""
+    """Return True when the text contains an address with a password or with a secret parameter."""
     with_password = any(
         login.password and re.fullmatch(r"\w:", word[max(0, login.start - 2) : login.start])
         for word in text.split()

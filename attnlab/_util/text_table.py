@@ -54,7 +54,7 @@ def _format_row(cells: dict[int, str], widths: dict[int, int], right: Sequence[b
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Return True if most of the non-empty cells begin with a digit, after an optional sign."""
+    """Return True when most of the non-empty cells begin with a digit, after an optional sign."""
     filled = [cell.lstrip("+-~") for cell in cells if cell]
     return sum(cell[:1].isdigit() for cell in filled) * 2 > len(filled)
 

@@ -13,7 +13,7 @@ from attnlab._util.text_table import GAP, format_table
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal in characters, or None if standard output is a pipe or a file."""
+    """Return the width of the terminal in characters, or None when standard output is a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

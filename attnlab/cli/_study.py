@@ -160,7 +160,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     """Run a plan, print its results, write its report, and return the exit code.
 
     Args:
-        only: not empty if the plan is a part of its study; the records of the other cells are then kept.
+        only: not empty when the plan is a part of its study; the records of the other cells are then kept.
         adaptive: add seeds until every verdict is conclusive, with these options; None: only if the study has `max_seeds`.
 
     Raises:

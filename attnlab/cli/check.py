@@ -47,7 +47,7 @@ def main(arguments: Namespace) -> int:
     """Print a row per check, and for each failure the smallest failing case and the change to make.
 
     Returns:
-        0 if no check failed, else 1.
+        0 when no check failed, else 1.
 
     Raises:
         UserError: the class does not support the position scheme, backend or device; the message has the reason.

@@ -250,7 +250,7 @@ class Component(nn.Module):
 
         Args:
             logits: (b, h, t, s); the lowest finite number where a key is hidden.
-            visible: boolean, broadcastable to (b, h, t, s), False where a key is hidden.
+            visible: boolean, broadcastable to (b, h, t, s), False when a key is hidden.
         """
         raise NotImplementedError
 

@@ -141,7 +141,7 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
 
 
 def check_training(study: StudyConfig) -> None:
-    """Raise ``UserError`` if a study of attnlab's training has a part that belongs to a command."""
+    """Raise ``UserError`` when a study of attnlab's training has a part that belongs to a command."""
     for key in ("files", "env"):
         if key in study.model_fields_set:
             raise UserError(f"expected {key!r} only together with 'command'", study.where(key, key=True))

@@ -90,7 +90,7 @@ class Subject:
     length: Mapping[str, float] = field(default_factory=dict)
 
     def is_smoke_run_of(self, other: Subject) -> bool:
-        """Return True if this training is at most a tenth as long as the other one."""
+        """Return True when this training is at most a tenth as long as the other one."""
         return any(other.length.get(name, 0) >= SMOKE * length > 0 for name, length in self.length.items())
 
 
@@ -138,7 +138,7 @@ def describe_other_files(test: str, other: str) -> str:
 
 
 def text_identity(data: Any) -> str | None:
-    """Return the identity of a task's data without that of its vocabulary of subwords; None if there is none."""
+    """Return the identity of a task's data without that of its vocabulary of subwords; None when there is none."""
     return data.partition(SUBWORDS)[0] if isinstance(data, str) else None
 
 

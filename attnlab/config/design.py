@@ -195,7 +195,7 @@ def fractions(factors: int) -> dict[int, int]:
 
 
 def default_fraction(factors: int) -> int | None:
-    """Return the fewest cells with resolution IV or more, else the most cells of a fraction; None if there is none."""
+    """Return the fewest cells with resolution IV or more, else the most cells of a fraction; None when there is none."""
     known = fractions(factors)
     clear = [cells for cells, resolution in known.items() if resolution >= 4]
     return min(clear, default=max(known, default=None))

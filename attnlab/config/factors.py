@@ -154,7 +154,7 @@ def roman(resolution: int) -> str:
 
 
 def factorial_design(study: StudyConfig) -> FactorialDesign | None:
-    """Return the factors and the design of a study that ``reader`` has checked; None if it has no factors."""
+    """Return the factors and the design of a study that ``reader`` has checked; None when it has no factors."""
     if not study.factors:
         return None
     design, axes = study.design or DesignConfig(name="full"), study.axes

@@ -196,7 +196,7 @@ def _fields(study: StudyConfig, chosen: dict[str, int]) -> dict[str, Any]:
 
 
 def _replaces_variant(study: StudyConfig, settings: Sequence[FieldSetting]) -> bool:
-    """Return True if an axis or an assignment sets ``model.layers``, and the variant is that of the base alone."""
+    """Return True when an axis or an assignment sets ``model.layers``, and the variant is that of the base alone."""
     values = {**study.sets, **{setting.path: setting.value for setting in settings}}
     layers = values.get(LAYERS, _layers(values))
     return layers is not None and all(path.partition(".")[0] != "variant" for path in values)
@@ -209,7 +209,7 @@ def _layers(fields: dict[str, Any]) -> Any:
 
 
 def has_position(variant: Any) -> bool:
-    """Return True if the entry of a variant names its position scheme."""
+    """Return True when the entry of a variant names its position scheme."""
     return isinstance(variant, dict) and "position" in variant
 
 

@@ -47,7 +47,7 @@ class Estimable:
 
     Attributes:
         kept: indices of the terms that are estimated.
-        aliases: index of each other term -> the kept terms that contain it, with its coefficient in them; empty if it is in
+        aliases: index of each other term -> the kept terms that contain it, with its coefficient in them; empty when it is in
             none, because the term is constant over the cells.
     """
 

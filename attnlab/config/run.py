@@ -118,7 +118,7 @@ class TrainConfig(Section):
 
     @property
     def may_end_early(self) -> bool:
-        """True if a run may end before its last step, because of its scores on ``valid``."""
+        """True when a run may end before its last step, because of its scores on ``valid``."""
         return self.patience is not None or self.stop_at is not None
 
     @field_validator("warmup", mode="before")

@@ -94,7 +94,7 @@ class Dimension(Section):
 
     @property
     def whole(self) -> bool:
-        """True if all values are whole numbers."""
+        """True when all values are whole numbers."""
         return all(isinstance(number, int) for number in (self.low, self.high, 1 if self.step is None else self.step))
 
     @property

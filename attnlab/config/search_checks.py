@@ -71,7 +71,7 @@ def _check_field(study: StudyConfig, path: str) -> None:
 
 
 def check_free_path(study: StudyConfig, path: str, *, section: str, place: str) -> None:
-    """Raise ``UserError`` if an axis of the grid sets a field that ``section`` sets."""
+    """Raise ``UserError`` when an axis of the grid sets a field that ``section`` sets."""
     for axis, values in study.grid.items():
         inner = path.removeprefix(f"{axis}.") if path.startswith(f"{axis}.") else ""
         in_values = isinstance(values, list) and any(isinstance(value, dict) and inner in value for value in values)

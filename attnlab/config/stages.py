@@ -94,7 +94,7 @@ class StageConfig(CellConfig):
 
 
 def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
-    """Return the stage that a cell starts from; None if it starts from scratch.
+    """Return the stage that a cell starts from; None when it starts from scratch.
 
     Args:
         cell: of the grid, or a stage that starts from another one.

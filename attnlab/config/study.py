@@ -341,7 +341,7 @@ class StudyConfig(Section):
 
     @property
     def merged(self) -> dict[str, Any] | None:
-        """The content of the file merged over the file that it includes; None if it includes none."""
+        """The content of the file merged over the file that it includes; None when it includes none."""
         return self._merged
 
     @property

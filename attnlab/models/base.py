@@ -50,7 +50,7 @@ class Model(nn.Module):
 
     @classmethod
     def has_class_token(cls, config: ModelConfig) -> bool:
-        """Return True if the model puts a class token before the sequence."""
+        """Return True when the model puts a class token before the sequence."""
         return False
 
     @classmethod

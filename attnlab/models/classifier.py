@@ -25,7 +25,7 @@ class Classifier(Model):
 
     @classmethod
     def has_class_token(cls, config: ModelConfig) -> bool:
-        """Return True if the backbone puts a class token before the sequence."""
+        """Return True when the backbone puts a class token before the sequence."""
         return config.pool == "class"
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -197,7 +197,7 @@ class _BeamSearch:
             finished.score, finished.tokens = score, tokens
 
     def _is_finished(self, sentence: int, *, best: float) -> bool:
-        """Return True if no continuation of a hypothesis with the log-probability ``best`` can be the result."""
+        """Return True when no continuation of a hypothesis with the log-probability ``best`` can be the result."""
         finished = self._finished[sentence]
         return finished.count >= self._beam or finished.score >= best / self._penalty(self._max_length)
 

@@ -53,7 +53,7 @@ class LogitBias(Protocol):
     """A bias that depends on queries and keys. Position schemes that act by ``bias`` are such (``attnlab.positions``).
 
     Where an object has the attribute ``reads_mask = True``, its ``bias`` also takes ``visible``: the whole mask, boolean,
-    broadcastable to (b, h, t, s), or None if every key is visible.
+    broadcastable to (b, h, t, s), or None when every key is visible.
     """
 
     def bias(self, q: Tensor, k: Tensor, *, scale: float) -> Tensor:
@@ -232,7 +232,7 @@ def attend(
 
 
 def _has_window_kernel(backend: str, q: Tensor, k: Tensor, mask: AttentionMask, bias: Tensor | LogitBias | None) -> bool:
-    """Return True if the backend computes no logits outside of this window; otherwise the window becomes a mask."""
+    """Return True when the backend computes no logits outside of this window; otherwise the window becomes a mask."""
     if backend == "xformers":
         return mask.causal and mask.attn_mask is None and bias is None and q.shape[-2] == k.shape[-2]
     return backend == "blocked"

@@ -122,7 +122,7 @@ def blocked_attention(
 
 
 def saves_weights(q: Tensor, row: int, total_row: int) -> bool:
-    """Return True if P is saved for the backward pass: its rows are short, or no longer than a query and a key.
+    """Return True when P is saved for the backward pass: its rows are short, or no longer than a query and a key.
 
     Args:
         row: number of keys of a block of queries.

@@ -11,8 +11,8 @@ class Cache:
     first call.
 
     Attributes:
-        bounded: True if the tensors do not grow with the sequence beyond a size that the layer fixes, for example the state of
-            a recurrence. Their bytes count as states.
+        bounded: True when the tensors do not grow with the sequence beyond a size that the layer fixes, for example the state
+            of a recurrence. Their bytes count as states.
     """
 
     bounded: bool = False

@@ -20,7 +20,7 @@ RecurrentLayer = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]
 
 @cache
 def runs_in_bf16(layer: RecurrentLayer) -> bool:
-    """Return True if a recurrent layer runs forward and backward under bf16 autocast on this CPU; tested once per process.
+    """Return True when a recurrent layer runs forward and backward under bf16 autocast on this CPU; tested once per process.
 
     Args:
         layer: ``nn.LSTM``, ``nn.GRU``, ``nn.RNN``, or a subclass with the same constructor.

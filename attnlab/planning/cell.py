@@ -28,7 +28,7 @@ class Cell:
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.decoding_costs``); None
             also for a model that does not decode, or decodes without a cache.
         train_flops: of all steps of one run: 3 x forward x tokens.
-        has_unknown_lengths: True if rows count at full length, because the task does not know theirs before its data are
+        has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are
             prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
         eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
             if the task does not estimate its tokens.
@@ -75,7 +75,7 @@ class Cell:
 
     @property
     def figures(self) -> dict[str, int] | None:
-        """The costs that ``attnlab.training.costs.plan_figures`` returned; None if they are not known."""
+        """The costs that ``attnlab.training.costs.plan_figures`` returned; None when they are not known."""
         if self.flops_per_token is None:
             return None
         names = ("parameters", "attention_parameters", "cache_bytes", "state_bytes", "flops_per_token")

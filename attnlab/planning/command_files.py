@@ -88,7 +88,7 @@ def file_digest(path: Path) -> str:
 
 
 def find_program(word: str, folder: Path) -> str | None:
-    """Return the path of the program that the first word of a command names; None if there is none.
+    """Return the path of the program that the first word of a command names; None when there is none.
 
     Args:
         folder: of the study, to which a word with a slash is relative; others are looked up in ``PATH``.

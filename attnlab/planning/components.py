@@ -87,7 +87,7 @@ def _backend(config: RunConfig, part: Part, component: NamedComponent) -> str | 
 
 
 def _needs_functions(component: type[Component], backend: str) -> bool:
-    """Return True if a component changes a place that ``backend`` does not compute by functions."""
+    """Return True when a component changes a place that ``backend`` does not compute by functions."""
     return any(backend not in FUNCTION_BACKENDS.get(place, BACKENDS) for place in component.places())
 
 

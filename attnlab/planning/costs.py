@@ -103,7 +103,7 @@ def _mean_length(cell: CellConfig, resolved: ResolvedCell, split: str, traces: T
 
 
 def _eval_flops(cell: CellConfig, resolved: ResolvedCell, flops_per_token: int, traces: Traces) -> int | None:
-    """Return the FLOPs of all evaluations of a run, decoding included; None if the task does not estimate their tokens."""
+    """Return the FLOPs of all evaluations of a run, decoding included; None when the task does not estimate their tokens."""
     config, times = resolved.config.evaluate, evaluation_schedule(resolved.config, resolved.task).early + 1
     reads = [("valid", config.valid_limit, times)]
     if config.sample_limit is not None:  # after the last step, the sample is read and then the whole

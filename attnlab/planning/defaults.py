@@ -86,7 +86,7 @@ def _with_defaults(named: N, registry: Registry) -> N:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if a default exists and can be written to a configuration as JSON."""
+    """Return True when a default exists and can be written to a configuration as JSON."""
     return value is not inspect.Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)
 
 

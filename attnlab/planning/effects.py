@@ -99,7 +99,7 @@ def axis_notes(study: StudyConfig, dead: Sequence[str], configs: Sequence[tuple[
 
 
 def _acts_on_evaluations(config: RunConfig) -> bool:
-    """Return True if a run acts on its evaluations during training, so that their steps affect its result."""
+    """Return True when a run acts on its evaluations during training, so that their steps affect its result."""
     return config.train.checkpoint_selection == "best" or config.train.may_end_early
 
 

@@ -16,7 +16,7 @@ class EvaluationSchedule:
     Attributes:
         steps: of the whole run.
         every: steps between two evaluations.
-        epochs: True if the number of steps follows from a number of epochs.
+        epochs: True when the number of steps follows from a number of epochs.
     """
 
     steps: int
@@ -30,7 +30,7 @@ class EvaluationSchedule:
 
     @property
     def last(self) -> int:
-        """The step of the last evaluation before the end of the run; 0 if there is none."""
+        """The step of the last evaluation before the end of the run; 0 when there is none."""
         return self.early * self.every
 
 

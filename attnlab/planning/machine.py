@@ -330,7 +330,7 @@ def _without_bf16(cells: Iterable[CellConfig], resolve: Resolve) -> Iterator[str
 
 
 def slow_bf16_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
-    """Yield a note if configurations use bf16 on a CPU on which it is slower than fp32.
+    """Yield a note when configurations use bf16 on a CPU on which it is slower than fp32.
 
     Args:
         configs: resolved.

@@ -35,12 +35,12 @@ def cuda_peaks(cells: Sequence[Cell], *, progress: Progress = no_progress) -> di
 
 
 def requests_cuda(cell: Cell) -> bool:
-    """Return True if the cell is for a CUDA device, whether this machine has one or not."""
+    """Return True when the cell is for a CUDA device, whether this machine has one or not."""
     return cell.config.machine.device.startswith("cuda")
 
 
 def _lacks_device(cell: Cell) -> bool:
-    """Return True if the cell is refused because this machine has no CUDA device, the first rule of ``planning.support``."""
+    """Return True when the cell is refused because this machine has no CUDA device, the first rule of ``planning.support``."""
     device = cell.config.machine.device
     return device.startswith("cuda") and cell.refusal == training_device.unsupported(device)
 

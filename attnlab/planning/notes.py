@@ -277,14 +277,14 @@ def _changes(cell: Cell, base: Cell, paths: Sequence[str]) -> str:
 
 
 def _costs_match(cell: Cell, base: Cell, stage: str) -> bool:
-    """Return True if the trainings of two cells, or of a stage of both, cost nearly the same FLOPs."""
+    """Return True when the trainings of two cells, or of a stage of both, cost nearly the same FLOPs."""
     parts = [_stage(of, stage) for of in (cell, base)]
     costs, base_costs = (part.train_flops if part else None for part in parts)
     return costs is not None and base_costs is not None and abs(costs - base_costs) <= EQUAL_COSTS * base_costs
 
 
 def _stage(cell: Cell, name: str) -> Cell | None:
-    """Return a stage of a cell, which is the cell itself for the name ""; None if it has none of this name."""
+    """Return a stage of a cell, which is the cell itself for the name ""; None when it has none of this name."""
     return next((of for of in cell.stages if of.name.partition(":")[0] == name), None) if name else cell
 
 

@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def searched(self) -> bool:
-        """True if each cell is searched, and the chosen values are confirmed on fresh seeds."""
+        """True when each cell is searched, and the chosen values are confirmed on fresh seeds."""
         return self.study.search is not None
 
     @property
@@ -198,7 +198,7 @@ class Plan:
         return search_digest(self.study, cell, " ".join(self.metric_of(cell)))
 
     def baseline_of(self, cell: Cell, number: int = 0) -> Cell | None:
-        """Return the cell with the axes of ``cell``, overridden by the axes of a baseline; None if there is none.
+        """Return the cell with the axes of ``cell``, overridden by the axes of a baseline; None when there is none.
 
         If that cell is a double, return the cell that is run for it.
 

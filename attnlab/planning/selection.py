@@ -29,7 +29,7 @@ def selected(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str,
 
 
 def is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -> bool:
-    """Return True if every axis of ``only`` has one of its values in the cell; see ``attnlab.plan``."""
+    """Return True when every axis of ``only`` has one of its values in the cell; see ``attnlab.plan``."""
     for word, values in only.items():
         place = f"--only {assignment(word, values)}"
         ends = [axis for axis in study.grid if axis.rpartition(".")[2] == word]

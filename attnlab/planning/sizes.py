@@ -178,7 +178,7 @@ def _on_variant(config: RunConfig, task: Any, part: Part, longest: int) -> Itera
 
 
 def _is_dense(variant: Variant, head: int, length: int) -> bool:
-    """Return True if the pattern of a head hides nothing, in rows that are spread evenly and begin with the last."""
+    """Return True when the pattern of a head hides nothing, in rows that are spread evenly and begin with the last."""
     visible: Any = variant.visible  # type: ignore[attr-defined]
     queries = range(length - 1, -1, -max(1, length // ROWS_CHECKED))
     return all(visible(head, i, j) for i in queries for j in range(i + 1 if variant.causal else length))
@@ -255,7 +255,7 @@ def _on_evaluations(study: StudyConfig, config: RunConfig, schedule: EvaluationS
 
 
 def check_margin(study: StudyConfig, resolved: Sequence[CellPair], *, margins: Mapping[str, float | str | None]) -> None:
-    """Raise ``UserError`` if a margin is a share of steps and a baseline is evaluated too seldom to estimate it.
+    """Raise ``UserError`` when a margin is a share of steps and a baseline is evaluated too seldom to estimate it.
 
     Args:
         margins: label of the task's value -> margin; "" -> margin in a study of one task.

@@ -121,7 +121,7 @@ class ScoreRange:
         best: the best possible score.
         guess: the score of a guess.
         worst: the worst possible score; None for a loss, which has no limit.
-        known: False if the range is assumed by the name of a user's metric.
+        known: False when the range is assumed by the name of a user's metric.
     """
 
     best: float
@@ -135,13 +135,13 @@ class ScoreRange:
         return abs(self.best - (self.guess if self.worst is None else self.worst))
 
     def excludes(self, score: float) -> bool:
-        """Return True if no run can have this score."""
+        """Return True when no run can have this score."""
         ends = sorted((self.best, math.inf if self.worst is None else self.worst))
         return self.known and not ends[0] <= score <= ends[1]
 
 
 def score_range(metric: str, task: Any) -> ScoreRange | None:
-    """Return the range of a metric of a task; None if it is not known."""
+    """Return the range of a metric of a task; None when it is not known."""
     known = type(task).__module__.startswith("attnlab.tasks.")
     if is_share(metric):
         guess = 1 / task.classes if task.classes else 0.0

@@ -37,7 +37,7 @@ class PositionConfig:
         head_dim: width of one head's queries and keys.
         length: the longest sequence in training, memory included; evaluation of a trained model may use longer ones.
         role: ``causal``, ``bidirectional`` or ``cross``.
-        blockwise_bias: True if the variant requests ``bias`` in parts (``Variant.blockwise_bias``).
+        blockwise_bias: True when the variant requests ``bias`` in parts (``Variant.blockwise_bias``).
     """
 
     dim: int
@@ -109,7 +109,7 @@ class Position(nn.Module):
 
     @classmethod
     def has_blockwise_bias(cls) -> bool:
-        """Return True if ``bias`` has the parameters that select a part of the logits."""
+        """Return True when ``bias`` has the parameters that select a part of the logits."""
         return {"heads", "step", "offset"} <= set(inspect.signature(cls.bias).parameters)
 
     def embed(self, t: int) -> Tensor:
@@ -159,7 +159,7 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        """Return ``scale * q k^T + bias(q, k)`` as two products, or None if it has no such form.
+        """Return ``scale * q k^T + bias(q, k)`` as two products, or None when it has no such form.
 
         With it, backend ``blocked`` never holds the whole bias.
 

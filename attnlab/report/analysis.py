@@ -127,7 +127,7 @@ BUILT_IN: Mapping[str, Condition] = {
 
 
 def has_other_lengths(records: Sequence[RunRecord]) -> bool:
-    """Return True if runs have columns for scores at lengths other than in training, or for their absence."""
+    """Return True when runs have columns for scores at lengths other than in training, or for their absence."""
     return any("_at/" in name or name.startswith("length.") for record in records[:1] for name in record)
 
 

@@ -33,7 +33,7 @@ CONCLUSIVE = (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, Ver
 def answer_of(
     tables: Sequence[StudyTable], others: Sequence[Mapping[Choice, StudyTable]], *, of_tasks: bool = False
 ) -> Answer | None:
-    """Return the answer of several studies, or of the tasks of one; None if they compare nothing.
+    """Return the answer of several studies, or of the tasks of one; None when they compare nothing.
 
     Args:
         tables: The table of each.
@@ -61,7 +61,7 @@ class Answer:
 
 
 def make_answer(result: JointResult, *, noun: str = "study") -> Answer | None:
-    """Return the answer of several studies; None if they compare nothing.
+    """Return the answer of several studies; None when they compare nothing.
 
     Args:
         result: As `attnlab.stats.contrasts.combine` returns it.
@@ -100,7 +100,7 @@ def _paragraph(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
 
 
 def _has_verdict(contrast: Contrast) -> bool:
-    """Return True if a contrast has a conclusive verdict in any study, or its mean has one."""
+    """Return True when a contrast has a conclusive verdict in any study, or its mean has one."""
     kinds = [cell.verdict.kind for study in contrast.studies for cell in study.comparisons if cell.verdict]
     kinds += [mean_kind(contrast.pooled.mean)] if contrast.pooled else []
     return any(kind in CONCLUSIVE for kind in kinds)
@@ -250,7 +250,7 @@ def _controls(tables: Sequence[StudyTable]) -> str:
 
 
 def _control_is_worse(table: StudyTable) -> bool:
-    """Return True if every control of a study was found worse than its baseline, by at least the margin."""
+    """Return True when every control of a study was found worse than its baseline, by at least the margin."""
     spec = table.spec
     controls = [cell for cell in table.cells if spec.is_control(cell.axes)]
     shown = [sensitivity(cell.verdict, cell.difference, margin=spec.margin) is Sensitivity.SHOWN for cell in controls]

@@ -87,7 +87,7 @@ def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def _nearly_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note if the seeds of no cell of a program differ by more than some noise of repeating one run."""
+    """Return a note when the seeds of no cell of a program differ by more than some noise of repeating one run."""
     several = [cell for cell in cells if is_program_test(cell.test) and len(cell.values) > 1]
     spreads = [max(values) - min(values) for cell in several if (values := [*cell.values.values()])]
     sizes = [max(abs(value) for value in cell.values.values()) for cell in several]
@@ -139,7 +139,7 @@ def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def _is_equal(difference: Difference | None) -> bool:
-    """Return True if a cell and its baseline have the same score in each of several seeds."""
+    """Return True when a cell and its baseline have the same score in each of several seeds."""
     return difference is not None and difference.interval.n > 1 and difference.has_equal_scores
 
 

@@ -85,7 +85,7 @@ def describe_effect_verdict(effect: Effect) -> str:
 
 
 def _is_joint(effect: Effect) -> bool:
-    """Return True if two factors are better or worse together; a sum of aliased interactions does not show which two."""
+    """Return True when two factors are better or worse together; a sum of aliased interactions does not show which two."""
     return effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE) and not effect.is_main and not effect.aliases
 
 
@@ -278,7 +278,7 @@ def _count(effects: Sequence[Effect], noun: str) -> str:
 
 
 def _groups(effects: Sequence[Effect], spec: ComparisonSpec) -> list[str]:
-    """Return the number of effects by verdict, the largest ones with their size; empty if none is conclusive."""
+    """Return the number of effects by verdict, the largest ones with their size; empty when none is conclusive."""
     phrases = {
         VerdictKind.BETTER: "better",
         VerdictKind.WORSE: "worse",

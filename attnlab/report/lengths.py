@@ -34,7 +34,7 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
     """The scores at `evaluate.lengths`."""
 
     def estimate(self, results: Results) -> list[LengthCurve] | None:
-        """Return the curve of each cell with a completed run; None if no run was evaluated at another length."""
+        """Return the curve of each cell with a completed run; None when no run was evaluated at another length."""
         groups: dict[str, list[RunRecord]] = {cell.name: [] for cell in results.cells}
         for record in runs_at_best(results.records, results.cells, results.spec):
             if record["state"] == RunState.COMPLETED:

@@ -104,7 +104,7 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _adds_seeds(call: Call) -> bool:
-    """Return True if a call adds seeds until verdicts are conclusive, by itself or as its study file says."""
+    """Return True when a call adds seeds until verdicts are conclusive, by itself or as its study file says."""
     return ADAPTIVE in call.command or re.search(r"^(seeds: *['\"]?auto|max_seeds: *\d)", call.text, re.MULTILINE) is not None
 
 

@@ -34,7 +34,7 @@ def sweep_warnings(cells: Sequence[CellSummary], sweep: str) -> list[str]:
 
 
 def _at_best(cell: CellSummary, cells: Sequence[CellSummary]) -> Difference | None:
-    """Return a cell's difference from its baseline at their best values tried; None if they are not compared."""
+    """Return a cell's difference from its baseline at their best values tried; None when they are not compared."""
     baseline = next((other.curve for other in cells if other.name == cell.baseline), None)
     return difference_at_best(cell.curve, baseline) if cell.difference and cell.curve and baseline else None
 

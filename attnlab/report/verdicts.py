@@ -131,7 +131,7 @@ def _cost(cell: CellSummary, metric: CostMetric, baseline: CellSummary | None) -
 
 
 def cost_table(cells: Sequence[CellSummary], *, colors: Mapping[str, str] | None = None) -> Table | None:
-    """Return the costs of one run of each cell, as means over seeds; None if no run completed."""
+    """Return the costs of one run of each cell, as means over seeds; None when no run completed."""
     by_name = {cell.name: cell for cell in cells}
     costs = present_costs(cells, shown_in("cost table"))
     if not costs:

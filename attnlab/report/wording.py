@@ -97,7 +97,7 @@ def format_both(difference: Difference | None, *, after: str = ", {}") -> str:
 
 
 def is_chosen(cell: CellSummary) -> bool:
-    """Return True if a cell is called better or worse: its estimated difference was chosen for being far from zero."""
+    """Return True when a cell is called better or worse: its estimated difference was chosen for being far from zero."""
     return cell.verdict is not None and cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE)
 
 

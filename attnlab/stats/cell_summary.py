@@ -20,14 +20,14 @@ class CellSummary:
         axes: Axis -> value, as text.
         values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
             metric at the fitted optimum.
-        value: Mean and interval of `values`, without an interval if there is an `estimate`; None if no run completed, or in a
+        value: Mean and interval of `values`, without an interval if there is an `estimate`; None when no run completed, or in a
             study with a sweep, if there is no optimum.
         costs: Cost metric -> mean and interval over the completed runs.
         states: State -> number of runs.
         reasons: Reasons for which runs did not complete, each once.
         baseline: Name of the baseline cell, "" if there is none.
         difference: The cell minus its baseline; None without a shared seed.
-        verdict: None if the study has no baseline, or no run of this cell completed.
+        verdict: None when the study has no baseline, or no run of this cell completed.
         test: Identity of the test of its runs (the column `test` of `attnlab.load_runs`); "" if unknown.
         batches: Fields that its training batches depend on in addition to the seed, and their values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
@@ -60,7 +60,7 @@ class CellSummary:
 
     @property
     def has_result(self) -> bool:
-        """True if it can be compared: a run completed, or diverged where that counts as a score."""
+        """True when it can be compared: a run completed, or diverged where that counts as a score."""
         return self.value is not None or self.estimate is not None
 
     @property

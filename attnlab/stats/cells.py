@@ -25,7 +25,7 @@ class Goal:
 
     Attributes:
         metric: Name of the metric.
-        direction: "min" where smaller values are better, else "max".
+        direction: "min" when smaller values are better, else "max".
         margin: Largest difference that counts as equivalent, in the metric's unit.
         margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
         margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
@@ -58,8 +58,8 @@ class Judged:
     """The looks at a study that its verdicts are corrected for.
 
     Attributes:
-        looks: The numbers of seeds at which the study was judged; None if it never was.
-        own: Name of a comparison (`comparison_name`) -> its looks, where they differ from the study's.
+        looks: The numbers of seeds at which the study was judged; None when it never was.
+        own: Name of a comparison (`comparison_name`) -> its looks, when they differ from the study's.
         futile: Name of a comparison (`comparison_name`) -> its futility when it stopped receiving seeds.
     """
 
@@ -94,7 +94,7 @@ class ComparisonSpec:
         axes: Names of the grid's axes, in order.
         goal: The metric, its direction and the margin; of several tasks, those of the first one.
         baselines: Axis -> value. A baseline of a cell has these values, and the cell's on every other axis. Each cell is
-            compared with all of them; empty if cells are not compared.
+            compared with all of them; empty when cells are not compared.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
         estimand: The number that summarizes a cell's seeds; its `estimator` computes it.
         moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
@@ -133,7 +133,7 @@ class ComparisonSpec:
 
     @property
     def looks(self) -> Looks | None:
-        """The numbers of seeds at which the study was judged; None if it never was."""
+        """The numbers of seeds at which the study was judged; None when it never was."""
         return self.judged.looks
 
     @property
@@ -143,7 +143,7 @@ class ComparisonSpec:
 
     @property
     def baseline(self) -> Mapping[str, Any]:
-        """The first baseline, to which costs are matched; empty if cells are not compared."""
+        """The first baseline, to which costs are matched; empty when cells are not compared."""
         return self.baselines[0] if self.baselines else {}
 
     @property
@@ -163,7 +163,7 @@ class ComparisonSpec:
 
     @property
     def is_judged(self) -> bool:
-        """True if the study has verdicts, on comparisons with a baseline or on effects."""
+        """True when the study has verdicts, on comparisons with a baseline or on effects."""
         return bool(self.baselines or self.factorial)
 
     @property
@@ -200,7 +200,7 @@ def sections_of(study: StudyConfig, *, swept: str | None = None) -> tuple[Sectio
 
     Args:
         study: As read.
-        swept: The path that its runs sweep, where that is known; default: that of the study.
+        swept: The path that its runs sweep, when that is known; default: that of the study.
     """
     path, design = swept or study.swept_path, factorial_design(study)
     found = (Over(study.over_axis) if study.over_axis else None, Sweep(path) if path else None, design)

@@ -126,7 +126,7 @@ def _lost_seeds(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> froz
 
 
 def lose_alike(lost: tuple[int, int], runs: tuple[int, int]) -> bool:
-    """Return True if two groups of runs lost about the same share of them (`MAX_LOST_SHARE`).
+    """Return True when two groups of runs lost about the same share of them (`MAX_LOST_SHARE`).
 
     Args:
         lost: Number of runs without a score in each group.
@@ -137,7 +137,7 @@ def lose_alike(lost: tuple[int, int], runs: tuple[int, int]) -> bool:
 
 
 def lose_seeds_alike(cells: Sequence[CellSummary], baselines: Sequence[CellSummary]) -> bool:
-    """Return True if cells and their baselines lost about as many of the seeds that all of them were trained with."""
+    """Return True when cells and their baselines lost about as many of the seeds that all of them were trained with."""
     common = set.intersection(*({*cell.values, *cell.scores, *cell.lost} for cell in (*cells, *baselines)))
     lost = [len(common & {seed for cell in group for seed in cell.lost}) for group in (cells, baselines)]
     return lose_alike((lost[0], lost[1]), (len(common), len(common)))

@@ -65,8 +65,8 @@ class ContrastEffect:
         comparisons: The cells that have the contrast, at the highest level of `over`.
         lower_levels: The same at its other levels.
         effects: The relative effect of each of them.
-        effect: Their mean; None if the study's metric has no known natural zero.
-        share: The logarithm of the share of training in which the cell reaches the baseline's score; None if it is not known.
+        effect: Their mean; None when the study's metric has no known natural zero.
+        share: The logarithm of the share of training in which the cell reaches the baseline's score; None when it is not known.
         trends: The trends of these cells, corrected over the page.
     """
 
@@ -274,7 +274,7 @@ def _pooled(contrast: Contrast) -> Contrast:
 
 
 def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]], *, tries: int = 0) -> PooledEffect | None:
-    """Return the mean over groups; None if a study has no effect: a mean over the others would answer another question."""
+    """Return the mean over groups; None when a study has no effect: a mean over the others would answer another question."""
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
         return None
@@ -282,7 +282,7 @@ def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int
 
 
 def data_of(cell: CellSummary) -> frozenset[str]:
-    """Return identities of the data that a cell is tested on, such as digests of their files; empty if unknown.
+    """Return identities of the data that a cell is tested on, such as digests of their files; empty when unknown.
 
     Two tasks that read one file have its digest in common, whatever they make of it. The data of a program are the files that
     its command names, or what the program itself and its texts stand for.

@@ -26,7 +26,7 @@ def sensitivity(verdict: Verdict | None, difference: Difference | None, *, margi
     """Return the sensitivity of a study: the result of its control against the baseline.
 
     Args:
-        verdict: The control's verdict; None if the control is not in the table, or has no value.
+        verdict: The control's verdict; None when the control is not in the table, or has no value.
         difference: The control minus its baseline.
         margin: Largest difference that counts as equivalent, in the metric's unit.
     """

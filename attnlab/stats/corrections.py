@@ -51,7 +51,7 @@ class Alternative:
 
     Attributes:
         choice: That choice.
-        spec: The comparison that the study would make; None if its runs cannot answer the first question.
+        spec: The comparison that the study would make; None when its runs cannot answer the first question.
         cells: The summaries of its cells.
         records: Its runs.
         trends: The trends of the whole study.
@@ -204,7 +204,7 @@ def _of_cells(cells: Sequence[CellSummary], other: Alternative) -> dict[tuple[st
 
 
 def _correction(own: Outcome, other: Outcome | None, choice: Choice) -> Correction | None:
-    """Return a verdict without a choice; None if a table shows the same kind and p-value as with it."""
+    """Return a verdict without a choice; None when a table shows the same kind and p-value as with it."""
     if other is None:
         return Correction(choice)
     same = other[0] == own[0] and other[2] == own[2] and _text(other[1]) == _text(own[1])

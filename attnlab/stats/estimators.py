@@ -54,8 +54,8 @@ class Estimator:
     Attributes:
         name: Of the estimator in a study file.
         metric: Name of the scores.
-        direction: "min" where smaller scores are better, else "max".
-        threshold: The score that solves the task; None if the estimator takes none.
+        direction: "min" when smaller scores are better, else "max".
+        threshold: The score that solves the task; None when the estimator takes none.
         sweep: Dotted path of the hyperparameter that is tuned before cells are compared, such as `train.lr`; else "".
         is_exact: Tests are exact: a few seeds cannot be significant, and verdicts are not predicted. Else they are t-tests.
         is_mean: Differences are differences of means: they have trends over levels, effects and pooled means.
@@ -118,7 +118,7 @@ class Estimator:
             looks: Looks at which the study is judged. There is no test before the first of several announced ones.
 
         Returns:
-            The difference, not yet corrected over its table; None if the two share no seed.
+            The difference, not yet corrected over its table; None when the two share no seed.
         """
         return paired.difference(cell, baseline, margin=margin, looks=looks)
 

@@ -212,7 +212,7 @@ class Exact(Estimator):
             numbers: The numbers of seeds to consider, increasing; default: 2 to `FARTHEST`.
 
         Returns:
-            A number of seeds; None if none of them suffices.
+            A number of seeds; None when none of them suffices.
         """
         for n in range(2, FARTHEST + 1) if numbers is None else numbers:
             p = self.smallest_p(n)
@@ -320,7 +320,7 @@ class SolveRate(Exact):
     )
 
     def solves(self, score: float) -> bool:
-        """Return True if the score of a run reaches the threshold."""
+        """Return True when the score of a run reaches the threshold."""
         assert self.threshold is not None
         return score <= self.threshold if self.direction == "min" else score >= self.threshold
 

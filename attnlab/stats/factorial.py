@@ -67,7 +67,7 @@ class Effect:
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
         verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.
-        scatters: True if it scatters over the seeds beyond chance, so that it is tested mostly with its own variance.
+        scatters: True when it scatters over the seeds beyond chance, so that it is tested mostly with its own variance.
     """
 
     name: str
@@ -86,7 +86,8 @@ class FamilyError:
     Attributes:
         variance: Of one run, in the metric's unit squared.
         degrees_of_freedom: Of the variance.
-        is_of_family: True if it is the mean variance of the family's effects over the seeds, which is larger than the residual.
+        is_of_family: True when it is the mean variance of the family's effects over the seeds, which is larger than the
+            residual.
         rest: Variance of one run from the rest of the residual, without the scatter of the family.
         rest_degrees_of_freedom: Of that variance; 0 without a rest.
     """

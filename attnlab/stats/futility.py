@@ -37,7 +37,7 @@ class Futility:
 
 
 def find_futility(difference: Difference | None, seeds: int, *, below: float = FUTILITY) -> Futility | None:
-    """Return the futility of an inconclusive comparison, or None if further seeds may be conclusive, or if its test is exact.
+    """Return the futility of an inconclusive comparison, or None when further seeds may be conclusive, or if its test is exact.
 
     Args:
         difference: A difference, corrected over its table.

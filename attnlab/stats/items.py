@@ -64,7 +64,7 @@ class UncertaintyParts:
         return self.items**2 / total if total else 0.0
 
     def judge(self, difference: Difference) -> NewItems | None:
-        """Return what a difference shows about new items; None if it has no interval, or the items hardly matter."""
+        """Return what a difference shows about new items; None when it has no interval, or the items hardly matter."""
         half_width, conclusion = difference.interval.half_width, difference.conclusion
         if half_width is None or self.item_share <= MIN_SHARE:
             return None

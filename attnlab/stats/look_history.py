@@ -31,7 +31,7 @@ class LookHistory:
 
     Attributes:
         announced: First and last number of seeds of the looks that were announced before the first one, and the time of the
-            announcement (0 if it is unknown); None if none were.
+            announcement (0 when it is unknown); None when none were.
         study: The other looks, at increasing numbers of seeds.
         own: Name of a comparison (`comparison_name`) -> its own looks, which replace `study`.
         futile: Name of a comparison -> its futility at a look after which it received no more seeds, and the time.

@@ -95,10 +95,10 @@ class LearningRateCurve:
 
     Attributes:
         runs: The runs.
-        best: Best rate tried, on the validation split; None if fewer than two completed.
+        best: Best rate tried, on the validation split; None when fewer than two completed.
         problem: Reason why there is no fitted optimum, else None.
         fitted: Rates that the curve is fitted to.
-        optimum: log10 of the optimal rate, with its interval over seeds; None if all rates are equally good.
+        optimum: log10 of the optimal rate, with its interval over seeds; None when all rates are equally good.
         values: Seed -> its contribution to the metric at the optimum; their mean is the fitted metric at the optimum.
         shape: Coefficients of the second and higher powers of log10(rate) - log10(optimum), in the metric's unit.
         sensitivity: Learning-rate sensitivity, with its interval over seeds.
@@ -140,7 +140,7 @@ def collect_runs(records: Sequence[Mapping[str, Any]], *, path: str, metric: str
         records: Runs as `attnlab.load_runs` returns them; those that are not part of a sweep are ignored.
         path: Dotted path of the swept hyperparameter.
         metric: Name of the metric.
-        direction: "min" where smaller values of the metric are better, else "max".
+        direction: "min" when smaller values of the metric are better, else "max".
     """
     values: dict[float, dict[int, float]] = {}
     diverged: dict[float, int] = {}
@@ -163,7 +163,7 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
 
     Args:
         cells: Cell -> its runs. Cells without a completed run have no curve.
-        direction: "min" where smaller values of the metric are better, else "max".
+        direction: "min" when smaller values of the metric are better, else "max".
     """
     sign = 1.0 if direction == "min" else -1.0
     curves = {name: _without_fit(runs, direction) for name, runs in cells.items() if runs.tried}
@@ -172,7 +172,7 @@ def fit_curves(cells: Mapping[str, SweptRuns], *, direction: str) -> dict[str, L
 
 
 def difference_at_best(cell: LearningRateCurve, baseline: LearningRateCurve) -> paired.Difference | None:
-    """Compare two cells at their best rates tried; None if the two share no seed there."""
+    """Compare two cells at their best rates tried; None when the two share no seed there."""
     return paired.difference(cell.best_values, baseline.best_values)
 
 
@@ -205,7 +205,7 @@ def _window(usable: Sequence[float], best: float) -> tuple[float, ...]:
 
 
 def _is_even(rates: Sequence[float]) -> bool:
-    """Return True if no gap between neighbors, in logarithms, is more than `MAX_GAP_RATIO` times as wide as another."""
+    """Return True when no gap between neighbors, in logarithms, is more than `MAX_GAP_RATIO` times as wide as another."""
     gaps = [math.log(high / low) for low, high in pairwise(rates)]
     return max(gaps) <= MAX_GAP_RATIO * min(gaps)
 
@@ -255,7 +255,7 @@ def _fit(curve: LearningRateCurve, sign: float) -> LearningRateCurve:
 
 
 def _lowest_inside(coefficients: numpy.ndarray) -> float | None:
-    """Return the position of the lowest minimum of a polynomial between -1 and 1; None if it has none."""
+    """Return the position of the lowest minimum of a polynomial between -1 and 1; None when it has none."""
     from numpy import abs as absolute
     from numpy.polynomial import polynomial
 
@@ -290,7 +290,7 @@ def _with_sensitivities(curves: Mapping[str, LearningRateCurve], sign: float) ->
 def _sensitivity(
     curve: LearningRateCurve, rates: Sequence[float], weights: numpy.ndarray, *, cap: float, sign: float
 ) -> paired.Interval | None:
-    """Return the sensitivity over seeds; None where a rate has neither completed nor diverged."""
+    """Return the sensitivity over seeds; None when a rate has neither completed nor diverged."""
     runs = curve.runs
     usable = runs.usable
     if set(rates) - set(runs.tried) or not usable:

@@ -26,7 +26,7 @@ def moderate(
     groups: Sequence[Hashable] | None = None,
     most: int = MAX_DEGREES_OF_FREEDOM,
 ) -> list[Difference | None]:
-    """Let the differences of one table borrow from each other's variances, where there are enough of them; keep the order.
+    """Let the differences of one table borrow from each other's variances, when there are enough of them; keep the order.
 
     They get the p-values of the moderated t-test; their intervals and the p-values of their pairs alone remain. Differences
     without a t-test (too few pairs, or the same difference in all pairs) remain as they are, and nothing is borrowed from them.

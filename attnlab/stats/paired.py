@@ -131,7 +131,7 @@ class Difference:
         levels: Levels below which the table's tests would be significant after Holm's correction, given the rest of the table.
         comparisons: Number of comparisons with a test in its table, this one included.
         skewness: That of the paired differences; None with fewer than `skewness.MIN_SEEDS` pairs or without a t-test.
-        no_test: The reason why several pairs have no test; None if they have one.
+        no_test: The reason why several pairs have no test; None when they have one.
         null: The value of the estimate without a difference.
         like_metric: An estimate above `null` is one of larger scores, rather than of better ones.
     """
@@ -189,32 +189,32 @@ class Difference:
 
     @property
     def is_significant(self) -> bool:
-        """True if the test for a difference is significant, by itself and after the correction over the table."""
+        """True when the test for a difference is significant, by itself and after the correction over the table."""
         return _corrected(self.p_holm, self.p) < LEVEL
 
     @property
     def identical(self) -> bool:
-        """True if the cell and its baseline have the same value in each seed, to within `NOISE`."""
+        """True when the cell and its baseline have the same value in each seed, to within `NOISE`."""
         return self.interval.mean == 0 == self.interval.sd
 
     @property
     def has_equal_scores(self) -> bool:
-        """True if the cell and its baseline have the same score in each seed."""
+        """True when the cell and its baseline have the same score in each seed."""
         return self.identical
 
     @property
     def may_be_repeated(self) -> bool:
-        """True if all of several seeds have the same difference, which is not zero: the runs may be one run repeated."""
+        """True when all of several seeds have the same difference, which is not zero: the runs may be one run repeated."""
         return self.no_test is NoTest.CONSTANT
 
     @property
     def within_margin(self) -> bool:
-        """True if the two one-sided tests place the difference within the margin, likewise."""
+        """True when the two one-sided tests place the difference within the margin, likewise."""
         return _corrected(self.p_equivalent_holm, self.p_equivalent) < LEVEL
 
     @property
     def fragile(self) -> bool:
-        """True if tests corrected for skewness, at the same levels, do not share the conclusion of the t-tests.
+        """True when tests corrected for skewness, at the same levels, do not share the conclusion of the t-tests.
 
         They have the corrections of the t-tests' p-values for comparisons and looks.
         """
@@ -349,10 +349,10 @@ def difference(
         baseline: Seed -> value.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: Looks at which the study is judged. There is no test before the first of several announced ones.
-        scales: Seed -> size of the scores that the values are computed from, where it is larger than that of the values.
+        scales: Seed -> size of the scores that the values are computed from, when it is larger than that of the values.
 
     Returns:
-        The difference, not yet corrected over its table; None if the two share no seed.
+        The difference, not yet corrected over its table; None when the two share no seed.
     """
     shared = sorted(cell.keys() & baseline.keys())
     if not shared:
@@ -446,7 +446,7 @@ def noise(*values: float) -> float:
 
 
 def agree(values: Sequence[float], errors: Sequence[float]) -> bool:
-    """Return True if all values could be one value, each within its error."""
+    """Return True when all values could be one value, each within its error."""
     return max(v - e for v, e in zip(values, errors, strict=True)) <= min(v + e for v, e in zip(values, errors, strict=True))
 
 

@@ -59,7 +59,7 @@ class Effect:
 
     Attributes:
         mean: The estimate.
-        low, high: Ends of its 95 % interval; None if there is none.
+        low, high: Ends of its 95 % interval; None when there is none.
         outer_low, outer_high: Ends of the interval that holds together with all others of the page; likewise.
         error: Its standard error; None with one seed, or if all seeds have the same difference.
         degrees_of_freedom: Of the standard error.
@@ -97,7 +97,7 @@ class PooledEffect:
     Attributes:
         mean: The mean with its t-test. Its `interval.n` is the number of effects.
         prediction: Ends of the 95 % prediction interval of a further effect.
-        heterogeneity: None if an effect has no standard error.
+        heterogeneity: None when an effect has no standard error.
     """
 
     mean: Difference
@@ -201,7 +201,7 @@ def pool(effects: Sequence[Effect], *, tries: int = 0) -> PooledEffect | None:
 
 
 def heterogeneity(effects: Sequence[Effect]) -> Heterogeneity | None:
-    """Return the spread of the true effects; None if there is one effect only, or one has no standard error."""
+    """Return the spread of the true effects; None when there is one effect only, or one has no standard error."""
     from scipy.special import fdtri
 
     squares = [(effect.error**2, effect.degrees_of_freedom) for effect in effects if effect.error]

@@ -75,7 +75,7 @@ class TableDesign:
 
 
 def pooled_spread(intervals: Iterable[Interval]) -> Spread | None:
-    """Return the pooled standard deviation of the comparisons of one table; None if too few pairs estimate it.
+    """Return the pooled standard deviation of the comparisons of one table; None when too few pairs estimate it.
 
     The comparisons share a baseline, so that they count as fewer than they are.
     """

@@ -31,7 +31,7 @@ def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> Comparison
 def with_question(
     spec: ComparisonSpec, question: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
 ) -> ComparisonSpec | None:
-    """Return a comparison with another question; None if the runs cannot answer it."""
+    """Return a comparison with another question; None when the runs cannot answer it."""
     before = question_of(spec, question)
     named = [axis for baseline in (*before.baselines, before.control or {}) for axis in baseline]
     axes = {*named, *(axis for axis in (before.over, before.tasks.axis) if axis)}

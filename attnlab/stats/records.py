@@ -20,7 +20,7 @@ def is_present(value: Any) -> bool:
 
 
 def finite(value: Any) -> float | None:
-    """Return a value as a float, or None if it is absent or infinite."""
+    """Return a value as a float, or None when it is absent or infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     return float(value) if math.isfinite(value) else None

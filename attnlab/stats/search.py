@@ -31,7 +31,7 @@ class SearchSummary:
     Attributes:
         cell: Name of the cell.
         states: State -> number of trials.
-        value: Best value on `valid` of the completed trials; None if none completed.
+        value: Best value on `valid` of the completed trials; None when none completed.
         trial: Number of the best trial, or None.
         params: Dotted path -> value that the best trial chose, or None.
         warnings: One sentence for each chosen value at a boundary of its range, or that is the smallest or largest tried.
@@ -136,7 +136,7 @@ def _boundary_warnings(params: Mapping[str, Any], tried: Mapping[str, Sequence[f
 
 
 def _is_valid_beyond(path: str, beyond: float, dimension: Dimension) -> bool:
-    """Return True if the field accepts a value beyond an end of its range; a dropout below 0, say, is not valid."""
+    """Return True when the field accepts a value beyond an end of its range; a dropout below 0, say, is not valid."""
     rounded = math.floor if dimension.low is not None and beyond < dimension.low else math.ceil
     try:
         check_value(path, rounded(beyond) if dimension.whole else beyond, where=lambda loc, key=False: "")

@@ -33,8 +33,8 @@ class Selection:
         lost: (cell, seeds, study) that were judged in a table of a study, or withdrawn, without results at hand.
         not_run: (cell, seeds) that the study plans and that have not ended.
         questions: (study, question) of earlier tables of the same runs, which asked something else.
-        first_question: The question that was asked first; None if it is the present one.
-        question: The present one; None if it is not recorded.
+        first_question: The question that was asked first; None when it is the present one.
+        question: The present one; None when it is not recorded.
         renamed: (study, seeds) of earlier tables of the same runs under another name, with the number of common seeds.
         retried: (cell, baseline, number) of comparisons that the study judged before with so many other configurations of the
             two cells.
@@ -59,7 +59,7 @@ class Selection:
 
     @property
     def is_partial(self) -> bool:
-        """True if the table lacks results that are known or planned."""
+        """True when the table lacks results that are known or planned."""
         return bool(self.left_out or self.lost or self.not_run)
 
 

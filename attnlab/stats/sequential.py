@@ -75,7 +75,7 @@ class Looks:
 
     @property
     def announced(self) -> bool:
-        """True if more than one look was announced before the first one."""
+        """True when more than one look was announced before the first one."""
         return self.last > self.first
 
     @property
@@ -127,7 +127,7 @@ class Looks:
         return max(level / (self.last - self.first + 1), float(smallest[rank - 1]) if rank > 0 else 0.0)
 
     def _further_index(self, n: int | None) -> int | None:
-        """Return the index in ``further`` of the look at which ``n`` pairs are judged, or None if it was announced."""
+        """Return the index in ``further`` of the look at which ``n`` pairs are judged, or None when it was announced."""
         n = self.latest if n is None else n
         if n > self.latest:
             raise ValueError(f"expected a look at {n} pairs among those of {self}")

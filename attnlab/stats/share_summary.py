@@ -35,7 +35,7 @@ SeedCurves = Mapping[tuple[str, int], Curve]  # (cell, seed) -> curve
 
 @dataclass(frozen=True)
 class StepCost:
-    """The costs of one training step of a run, None where they are not recorded.
+    """The costs of one training step of a run, None when they are not recorded.
 
     Attributes:
         flops, seconds: Of one step.
@@ -143,7 +143,7 @@ def _share_over_levels(
 def _share_of_curves(
     cell: CellSummary, valid: SeedCurves, losses: SeedCurves, spec: ComparisonSpec, costs: StepCosts
 ) -> CellShare | None:
-    """Return the share of one comparison from its curves; None if they have too few points."""
+    """Return the share of one comparison from its curves; None when they have too few points."""
     for source, every, least, direction in (
         (ShareSource.VALIDATION, valid, MIN_POINTS, spec.direction),
         (ShareSource.LOSS, losses, MIN_LOSSES, "min"),

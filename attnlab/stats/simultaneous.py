@@ -37,7 +37,7 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
         difference: Corrected over its table by `attnlab.stats.paired.correct`.
 
     Returns:
-        The interval, in the metric's unit; None where there is no t-test: one pair, fewer pairs than the first look has, or
+        The interval, in the metric's unit; None when there is no t-test: one pair, fewer pairs than the first look has, or
         the same difference in all pairs.
     """
     if difference.p is None:
@@ -55,6 +55,6 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
 
 
 def hides_correction(difference: Difference) -> bool:
-    """Return True if the 95 % interval alone excludes zero although the difference is not significant in its table."""
+    """Return True when the 95 % interval alone excludes zero although the difference is not significant in its table."""
     low, high, null = difference.interval.low, difference.interval.high, difference.null
     return low is not None and high is not None and not low <= null <= high and not difference.is_significant

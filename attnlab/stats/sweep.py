@@ -89,5 +89,5 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
 
 
 def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the dotted path of the hyperparameter that the runs sweep; None if they are not runs of a sweep."""
+    """Return the dotted path of the hyperparameter that the runs sweep; None when they are not runs of a sweep."""
     return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)

@@ -40,8 +40,8 @@ class TrainingShare:
 
     Attributes:
         log_ratio: Logarithm of the share of the steps, over seeds; negative where the cell is faster.
-        flops: The same of the FLOPs; None where they are not recorded.
-        seconds: The same of the time of the training steps; None where the speed is not recorded.
+        flops: The same of the FLOPs; None when they are not recorded.
+        seconds: The same of the time of the training steps; None when the speed is not recorded.
         bounded: In some seeds the score is reached before the first point of the curve: the share is at
         most that large.
         has_stages: A run builds on stages, which count in the FLOPs and the time, but not in the steps.
@@ -55,7 +55,7 @@ class TrainingShare:
 
     @property
     def reversed(self) -> bool:
-        """True if the baseline reaches the cell's final score, not the cell that of the baseline."""
+        """True when the baseline reaches the cell's final score, not the cell that of the baseline."""
         return self.log_ratio.mean > 0
 
     def shares(self) -> tuple[Interval | None, ...]:
@@ -93,15 +93,15 @@ def training_share(
     Args:
         cell: Seed -> (step, value) points of the curve, by step. Values between two points are interpolated.
         baseline: The same of the baseline.
-        direction: "min" where smaller values are better, else "max".
+        direction: "min" when smaller values are better, else "max".
         log_steps: Interpolate over the logarithm of the steps, for points far apart.
-        flops: FLOPs of one step of the cell over the baseline's; None if unknown.
-        seconds: Seed -> time of one step of the cell over the baseline's; None if unknown.
+        flops: FLOPs of one step of the cell over the baseline's; None when unknown.
+        seconds: Seed -> time of one step of the cell over the baseline's; None when unknown.
         stage_flops: Seed -> FLOPs of the stages that the cell and the baseline build on, each in steps of its own run: as many
             steps cost as much. Seeds without stages are left out.
         stage_seconds: The same of their time.
 
-    Returns: The share over the seeds of which both have a curve of at least two points; None if there is no
+    Returns: The share over the seeds of which both have a curve of at least two points; None when there is no
         such seed.
     """
     ratios: dict[int, _LogRatios] = {}
@@ -170,7 +170,7 @@ def _log_ratios(
 
 
 def _first_step(curve: Curve, target: float, *, log_steps: bool) -> float | None:
-    """Return the step at which a curve first reaches a value, interpolated between points; None if it never does."""
+    """Return the step at which a curve first reaches a value, interpolated between points; None when it never does."""
     previous: tuple[float, float] | None = None
     for step, value in curve:
         if value >= target:

@@ -123,7 +123,7 @@ class Trend:
 
     @property
     def mean_changes_sign(self) -> bool:
-        """True if the mean differences at the lowest and the highest level have opposite signs, significant or not."""
+        """True when the mean differences at the lowest and the highest level have opposite signs, significant or not."""
         first, last = (comparison.difference for comparison in self.ends)
         return first is not None and last is not None and first.interval.mean * last.interval.mean < 0
 
@@ -230,7 +230,7 @@ def _fit(
 
 
 def _lost_unequally(cells: Sequence[CellSummary], baselines: Sequence[CellSummary]) -> bool:
-    """Return True if the cells lost other numbers of seeds than their baselines, at one level or at all together."""
+    """Return True when the cells lost other numbers of seeds than their baselines, at one level or at all together."""
     pairs = [([cell], [baseline]) for cell, baseline in zip(cells, baselines, strict=True)]
     return not all(lose_seeds_alike(*groups) for groups in [*pairs, (cells, baselines)])
 
@@ -244,7 +244,7 @@ def _judged(trend: Trend) -> Trend:
 
 
 def _follows_line(trend: Trend, kind: TrendKind) -> bool:
-    """Return True if the mean differences at the levels agree with an outcome, which is that of the fitted line."""
+    """Return True when the mean differences at the levels agree with an outcome, which is that of the fitted line."""
     assert trend.slope is not None
     means = [comparison.difference.interval.mean for comparison in trend.comparisons if comparison.difference is not None]
     first, last = means[0], means[-1]

@@ -48,7 +48,7 @@ class VariancePrior:
 def table_prior(
     variances: Sequence[float], pairs: Sequence[int], *, most: int = MAX_DEGREES_OF_FREEDOM
 ) -> VariancePrior | None:
-    """Return the prior of a table's variances, or None if the table is too small to borrow from.
+    """Return the prior of a table's variances, or None when the table is too small to borrow from.
 
     Args:
         variances: Sample variance of the paired differences of each comparison with a t-test; all are positive.

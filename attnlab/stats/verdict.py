@@ -60,7 +60,7 @@ class Correction:
 
     Attributes:
         choice: That choice, as text.
-        kind: The verdict, or the outcome of a trend; None if there is none.
+        kind: The verdict, or the outcome of a trend; None when there is none.
         p: Its corrected p-value.
         baseline: The baseline of that comparison, if it is another one; else "".
     """
@@ -92,10 +92,10 @@ class Verdict:
         kind: The outcome.
         reason: The reason for an inconclusive or missing outcome, else None.
         pairs: Number of seeds that both the cell and its baseline completed.
-        seeds: Number of seeds that the cell completed; 0 where it does not matter.
+        seeds: Number of seeds that the cell completed; 0 when it does not matter.
         prediction: Probabilities of the verdicts with one more seed, for `Reason.MORE_SEEDS` of pairs that scatter.
         needed: Number of seeds in total with which the comparison is conclusive with probability `predict.POWER`, or, if all
-            pairs have the same value, with which it is if they stay equal; None where there is no prediction, or the number is
+            pairs have the same value, with which it is if they stay equal; None when there is no prediction, or the number is
             above `predict.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
         fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.skewness`).
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
@@ -149,7 +149,7 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
 
     Args:
         difference: The cell minus its baseline, corrected over its table by `paired.correct`; None without a shared seed.
-        direction: "min" where smaller values of the metric are better, else "max".
+        direction: "min" when smaller values of the metric are better, else "max".
     """
     if difference is None:
         return Verdict(VerdictKind.NO_COMPARISON, Reason.NO_SHARED_SEED)

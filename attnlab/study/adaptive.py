@@ -125,7 +125,7 @@ def _take_look(
 
 
 def can_be_conclusive(row: CellSummary, baseline: CellSummary, max_seeds: int) -> bool:
-    """Return False if seeds cannot decide a comparison: the program ignores them, or the cells lost different numbers."""
+    """Return False when seeds cannot decide a comparison: the program ignores them, or the cells lost different numbers."""
     reason = row.verdict.reason if row.verdict else None
     if reason is Reason.CONSTANT:
         return len(row.values) < MIN_EQUAL or not all(is_constant([*cell.values.values()]) for cell in (row, baseline))
@@ -166,7 +166,7 @@ def with_seeds(plan: Plan, seeds: list[int]) -> Plan:
 
 
 def require_seeds_can_be_added(plan: Plan, *, max_seeds: int, futility: float = FUTILITY) -> None:
-    """Raise ``UserError`` if ``run_until_conclusive`` would refuse these options."""
+    """Raise ``UserError`` when ``run_until_conclusive`` would refuse these options."""
     if not 0 <= futility < 1:
         raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
     check_added_seeds(plan.study, max_seeds, place="--until-conclusive")

@@ -109,7 +109,7 @@ def record_futility(
 
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
-    """Return a note if the next run of a plan makes a further look at its runs, with the level of its tests.
+    """Return a note when the next run of a plan makes a further look at its runs, with the level of its tests.
 
     Looks at the same configurations with these seeds count under any name of the study.
     """

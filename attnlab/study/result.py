@@ -29,7 +29,7 @@ class StudyResult:
 
     Attributes:
         rows: one for each run, stages first, and one for each refused cell, in the plan's order.
-        reference_scores: scores of trivial methods on the test split, where the study requests them.
+        reference_scores: scores of trivial methods on the test split, when the study requests them.
         others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
     """
 
@@ -75,7 +75,7 @@ class StudyResult:
 
     @property
     def ok(self) -> bool:
-        """True if every run has a result (a refusal, a divergence and running out of memory are results)."""
+        """True when every run has a result (a refusal, a divergence and running out of memory are results)."""
         return not self.failed
 
 

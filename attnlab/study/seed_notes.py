@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
-    """Return notes if no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
+    """Return notes when no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
 
     An exact test has a smallest p-value. The t-test of a mean has none, so there are no notes on it.
 

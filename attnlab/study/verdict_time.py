@@ -55,7 +55,7 @@ class Pace:
 
 
 def known_pace(plan: Plan, root: str | Path | None = None) -> Pace | None:
-    """Return the rate from the steps that an earlier run of a study measured on this machine; None if there are none.
+    """Return the rate from the steps that an earlier run of a study measured on this machine; None when there are none.
 
     The steps are taken from the smallest cell; in others, small operations take a smaller part of the time.
 
@@ -88,10 +88,10 @@ class Group:
     """Comparisons with one margin and equal scatter of their differences: of one task, at one level of `over`.
 
     Attributes:
-        label: the task and the level, where the study has several; else "".
+        label: the task and the level, when the study has several; else "".
         design: the table; None without a margin in the metric's unit.
         comparisons: those with a result.
-        spread: of their differences; None if too few pairs estimate it.
+        spread: of their differences; None when too few pairs estimate it.
     """
 
     label: str
@@ -101,11 +101,11 @@ class Group:
 
     @cached_property
     def seeds(self) -> int | None:
-        """The number of seeds with which verdicts are right with probability `POWER`; None if it is not known."""
+        """The number of seeds with which verdicts are right with probability `POWER`; None when it is not known."""
         return seeds_for_verdict(self.design, self.spread) if self.design and self.spread else None
 
     def probability(self, seeds: int) -> float | None:
-        """Return the probability of the right verdict with a number of seeds; None if it is not known."""
+        """Return the probability of the right verdict with a number of seeds; None when it is not known."""
         if self.design is None or self.spread is None or seeds < 2:
             return None
         looks = self.design.looks
@@ -119,7 +119,7 @@ class Open:
 
     Attributes:
         name: of its cell.
-        seeds: the number of seeds in total with which it is conclusive with probability `POWER`; None if it is not known.
+        seeds: the number of seeds in total with which it is conclusive with probability `POWER`; None when it is not known.
         is_predicted: the number follows from its own result, and not only from the margin and the spread of its group.
     """
 
@@ -163,7 +163,7 @@ class VerdictTime:
 
     @property
     def needed(self) -> int | None:
-        """The number of seeds with which each comparison is conclusive with probability `POWER`; None if it is not known."""
+        """The number of seeds with which each comparison is conclusive with probability `POWER`; None when it is not known."""
         numbers = [comparison.seeds for comparison in self.open]
         numbers += [group.seeds for group in self.groups] if self.rests_on_groups else []
         known = [number for number in numbers if number is not None]
@@ -171,12 +171,12 @@ class VerdictTime:
 
     @property
     def rests_on_groups(self) -> bool:
-        """True if the number of seeds of a comparison follows from the spread of its group, without a prediction of its own."""
+        """True when the number of seeds of a comparison follows from the spread of its group, without a prediction."""
         return self.judged < self.comparisons or not all(comparison.is_predicted for comparison in self.open)
 
     @property
     def is_conclusive(self) -> bool:
-        """True if every comparison has a verdict."""
+        """True when every comparison has a verdict."""
         return self.judged == self.comparisons > 0 and not self.open
 
     def runs(self, seeds: int) -> list[float]:

@@ -159,7 +159,7 @@ def _folder_of(record: Record, root: Path) -> Path:
 
 
 def _require_idle(client: MlflowClient, experiment_id: str) -> None:
-    """Raise ``UserError`` if a run of the study is recorded as running."""
+    """Raise ``UserError`` when a run of the study is recorded as running."""
     running = search_runs(client, experiment_id, "attributes.status = 'RUNNING'")
     if running:
         name = running[0].info.run_name

@@ -54,12 +54,12 @@ class Batch:
     Args:
         inputs: (b, t) int64 token ids.
         targets: (b, t) int64 next tokens, ``IGNORED`` (-100) at positions without a target; or (b,) int64 classes.
-        mask: (b, t) bool, True at real tokens and False at padding; None if there is no padding.
+        mask: (b, t) bool, True at real tokens and False at padding; None when there is no padding.
         fresh: the rows do not continue the rows of the previous batch, so the model starts with an empty memory.
         items: (b,) int64 numbers of the rows within an evaluation, which do not depend on the batch size; None: in the order
             in which they are read.
         source: (b, s) int64 token ids for the encoder of an encoder-decoder; ``inputs`` are for the decoder.
-        source_mask: (b, s) bool, True at real tokens of ``source``; None if there is no padding.
+        source_mask: (b, s) bool, True at real tokens of ``source``; None when there is no padding.
         segments: (b, t) int64, the sentence of each token of a pair: 0 or 1.
         labels: (b,) int64 classes of the rows, in addition to targets that are tokens.
         positions: (b, p) int64, the positions of a row at which a masked language model predicts tokens; rows with fewer repeat

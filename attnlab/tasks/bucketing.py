@@ -121,7 +121,7 @@ class BucketedTask(Task):
             self._place = datasets.prepared(self.data_name, self.data_key(), self.build_data)
 
     def has_data(self) -> bool:
-        """Return True if rows can be read without a download or a long preparation."""
+        """Return True when rows can be read without a download or a long preparation."""
         return self._place is not None or datasets.is_prepared(self.data_name, self.data_key())
 
     @property

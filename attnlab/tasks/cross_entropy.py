@@ -23,7 +23,7 @@ CHUNK = 1 << 22  # logits; fewer are one chunk, by PyTorch's own function
 
 
 def mean_nats(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """Return the mean negative log-likelihood of the targets in nats, a scalar in float32; NaN if there is none.
+    """Return the mean negative log-likelihood of the targets in nats, a scalar in float32; NaN when there is none.
 
     A loss of more than one chunk can be differentiated once.
 

@@ -62,7 +62,7 @@ class DataFile:
 
 
 def same_split_notes(valid: DataFile | None, test: DataFile | None) -> list[str]:
-    """Return a note if `valid` and `test` are read from files of the same contents; None is a split without a file."""
+    """Return a note when `valid` and `test` are read from files of the same contents; None is a split without a file."""
     if valid is None or test is None or valid.size != test.size or valid.digest() != test.digest():
         return []
     return [

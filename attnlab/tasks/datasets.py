@@ -103,7 +103,7 @@ def prepared(name: str, key: dict[str, Any], build: Callable[[Path], None]) -> P
 
 
 def is_prepared(name: str, key: dict[str, Any]) -> bool:
-    """Return True if ``prepared`` has nothing to build."""
+    """Return True when ``prepared`` has nothing to build."""
     return _is_intact(_place(name, key))
 
 
@@ -113,7 +113,7 @@ def _place(name: str, key: dict[str, Any]) -> Path:
 
 
 def _is_intact(place: Path) -> bool:
-    """Return True if every file has the checksum of its manifest.
+    """Return True when every file has the checksum of its manifest.
 
     The rename makes a folder complete, but disks and users may damage files. Every process that opens the data checks them:
     100 MB take 0.06 s.
@@ -177,7 +177,7 @@ def verify(source: Source) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """The files of one data set; ``size`` is the size of its archive in bytes, or None if it is missing."""
+    """The files of one data set; ``size`` is the size of its archive in bytes, or None when it is missing."""
 
     source: Source
     path: Path

@@ -20,7 +20,7 @@ SHOWN = 60  # characters of a line in a message
 
 @dataclass(frozen=True)
 class Found:
-    """The lines with some property: their number, and the first one, counted from 1; 0 if there is none."""
+    """The lines with some property: their number, and the first one, counted from 1; 0 when there is none."""
 
     count: int = 0
     first: int = 0
@@ -40,7 +40,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def require_line_ends(text: str, *, place: str) -> None:
-    """Raise ``UserError`` if the only line ends of a text are carriage returns, as old Macintosh programs write them.
+    """Raise ``UserError`` when the only line ends of a text are carriage returns, as old Macintosh programs write them.
 
     Args:
         place: names the file in messages.
@@ -57,7 +57,7 @@ def find(lines: Iterable[str], has_property: Callable[[str], object]) -> Found:
 
 
 def is_not_nfc(line: str) -> bool:
-    """Return True if a line is not in Unicode's normal form C, in which equal texts are equal strings."""
+    """Return True when a line is not in Unicode's normal form C, in which equal texts are equal strings."""
     return not unicodedata.is_normalized("NFC", line)
 
 

@@ -122,7 +122,7 @@ class Restored:
 
     Attributes:
         different: the number of sentences that the tokens do not restore.
-        first: the first of them, counted from 1; 0 if there is none.
+        first: the first of them, counted from 1; 0 when there is none.
         sentence, decoded: the first of them, and what its tokens decode to.
     """
 

@@ -1,7 +1,7 @@
 """``pydocs``: the text of Python's ``pydoc_data.topics``, real English with markup that needs no download.
 
 The topics repeat each other: ``compound`` includes ``while`` and ``with``, and some sections occur in two or three topics. To
-keep the splits disjoint, every paragraph is used once, where it occurs first; of a topic that is part of another, little more
+keep the splits disjoint, every paragraph is used once, when it occurs first; of a topic that is part of another, little more
 than the heading is left. No two splits then share a string of 96 bytes (Python 3.11 to 3.13).
 
 The text differs between versions of Python, so its checksum is part of a run's fingerprint. Results from different versions

@@ -201,7 +201,7 @@ class SequenceTask(Task):
         return stretches(len(text), limit).read(text)
 
     def target_bytes(self, targets: Tensor) -> Tensor | None:
-        """Return the number of bytes of each target (b, t), 0 where it is ``IGNORED``; None if it is unknown.
+        """Return the number of bytes of each target (b, t), 0 when it is ``IGNORED``; None when it is unknown.
 
         By default, each token is one byte.
         """
@@ -225,7 +225,7 @@ class SequenceTask(Task):
 
 
 def count_bytes(token_bytes: Tensor, targets: Tensor) -> Tensor:
-    """Return (b, t) int64: the bytes of each target, 0 where it is ``IGNORED``.
+    """Return (b, t) int64: the bytes of each target, 0 when it is ``IGNORED``.
 
     Args:
         token_bytes: (vocabulary,) int64, the bytes of each token.

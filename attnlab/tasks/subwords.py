@@ -76,7 +76,7 @@ def learn(
 
 
 def load_or_learn(name: str, digest: str, learn_it: Callable[[], Tokenizer]) -> Tokenizer:
-    """Return a vocabulary from the folder of prepared data, where it is stored after it has been learned once.
+    """Return a vocabulary from the folder of prepared data, when it is stored after it has been learned once.
 
     Args:
         name: prefix of the folder's name, such as the name of the task.

@@ -206,7 +206,7 @@ def _token_bytes(path: str, vocabulary: int) -> tuple[Tensor, str]:
 
 
 def require_plain(file: DataFile) -> None:
-    """Raise ``UserError`` if a file begins as one of another format does, or is a text."""
+    """Raise ``UserError`` when a file begins as one of another format does, or is a text."""
     with file.path.open("rb") as contents:
         head = contents.read(HEAD)
     found = next((name for first, name in FORMATS.items() if head.startswith(first)), None)
@@ -227,7 +227,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def require_tokens(tokens: np.ndarray, *, file: DataFile, split: str, vocabulary: int) -> None:
-    """Raise ``UserError`` if numbers cannot be tokens of a vocabulary.
+    """Raise ``UserError`` when numbers cannot be tokens of a vocabulary.
 
     Args:
         tokens: (n,) uint16 or uint32, a part of a split.
@@ -246,7 +246,7 @@ def require_tokens(tokens: np.ndarray, *, file: DataFile, split: str, vocabulary
 
 
 def _require_width(tokens: np.ndarray, path: Path, vocabulary: int) -> None:
-    """Raise ``UserError`` if numbers alternate between the lower and upper halves of a wider type."""
+    """Raise ``UserError`` when numbers alternate between the lower and upper halves of a wider type."""
     kind, size = tokens.dtype.name, tokens.dtype.itemsize
     even = tokens[: len(tokens) // 4 * 4]
     first, second = even[0::2], even[1::2]
@@ -263,7 +263,7 @@ def _require_width(tokens: np.ndarray, path: Path, vocabulary: int) -> None:
 
 
 def _alternate(tokens: np.ndarray) -> bool:
-    """Return True if the bytes of numbers differ in distribution between positions, as the bytes of wider numbers do."""
+    """Return True when the bytes of numbers differ in distribution between positions, as the bytes of wider numbers do."""
     if len(tokens) < 4 * MANY:
         return False
     columns = tokens[: len(tokens) // 4 * 4].reshape(-1, 4)
@@ -296,12 +296,12 @@ def _are_whole(numbers: np.ndarray) -> bool:
 
 
 def _is_narrower(tokens: np.ndarray, parts: int, vocabulary: int) -> bool:
-    """Return True if numbers fit into the vocabulary, and are alike at all ``parts`` positions, like narrower numbers."""
+    """Return True when numbers fit into the vocabulary, and are alike at all ``parts`` positions, like narrower numbers."""
     return int(tokens.max()) < vocabulary and _distance(tokens, parts) <= ALTERNATING
 
 
 def _is_of_bytes(tokens: np.ndarray) -> bool:
-    """Return True if the halves of uint16 numbers are alike, and far from uniform, as the bytes of hashed tokens are."""
+    """Return True when the halves of uint16 numbers are alike, and far from uniform, as the bytes of hashed tokens are."""
     return _distance(tokens.view(np.uint8), 2) <= ALIKE and _entropy(tokens & 255) < UNIFORM
 
 

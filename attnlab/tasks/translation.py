@@ -123,7 +123,7 @@ class TranslationTask(BucketedTask):
         raise NotImplementedError
 
     def available(self) -> bool:
-        """Return True if ``lines`` needs no download."""
+        """Return True when ``lines`` needs no download."""
         return True
 
     # ------------------------------------------------------------ data

@@ -61,7 +61,7 @@ def known_tokenizer(name: object) -> str:
 
 
 def script_note(references: Sequence[str], *, tokenizer: str) -> str:
-    """Return a note if references are in a script without spaces and BLEU finds words by spaces; "" otherwise.
+    """Return a note when references are in a script without spaces and BLEU finds words by spaces; "" otherwise.
 
     References with words separated by spaces beforehand have none.
     """

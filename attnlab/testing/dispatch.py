@@ -255,7 +255,7 @@ def _find(ref: str) -> type:
 
 
 def require_taken(kind: str, arguments: Mapping[str, Any], *, flags: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Raise ``UserError`` if a kind does not take one of these arguments; ``flags`` has their names on the command line."""
+    """Raise ``UserError`` when a kind does not take one of these arguments; ``flags`` has their names on the command line."""
     for name, kinds in TAKEN_BY.items():
         if name in arguments and kind not in kinds:
             raise UserError(f"{flags.get(name, name)} is for a {' or '.join(kinds)}, got a {kind}")

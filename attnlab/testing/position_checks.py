@@ -208,7 +208,7 @@ def effect(target: SchemeTarget) -> str:
 
 
 def _require_different(scheme: Position, role: str) -> None:
-    """Raise ``Failure`` if two positions of a long sequence have the same vector."""
+    """Raise ``Failure`` when two positions of a long sequence have the same vector."""
     values, index = scheme.embed(LONG).detach().expand(LONG, -1).unique(dim=0, return_inverse=True)
     if 1 < len(values) < LONG:
         first = {int(index[i]): i for i in reversed(range(LONG))}
@@ -433,7 +433,7 @@ def _error(target: SchemeTarget, role: str, dtype: torch.dtype) -> float:
 
 
 def _check_bf16_diagonals(target: SchemeTarget, role: str) -> None:
-    """Raise ``Failure`` if rounding in bf16 makes a relative bias depend on more than the distance."""
+    """Raise ``Failure`` when rounding in bf16 makes a relative bias depend on more than the distance."""
     scheme = target.build(role, length=LONG_LENGTH).float()
     q, k = (target.noise(1, b=1, seed=seed).bfloat16().expand(-1, -1, LONG_LENGTH, -1) for seed in (1, 2))
     bias = scheme.bias(q, k, scale=0.5).float().expand(1, target.heads, LONG_LENGTH, LONG_LENGTH)

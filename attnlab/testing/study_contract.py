@@ -36,7 +36,7 @@ class StudyTarget:
     Attributes:
         label: describes it, as in ``dense, position rotary, causal, 4 heads, width 128, length 256``.
         target: what is checked.
-        own_code: True if the variant, a component or the position scheme is not attnlab's.
+        own_code: True when the variant, a component or the position scheme is not attnlab's.
         digest: of the label, the version and the user's code.
     """
 

@@ -213,7 +213,7 @@ def _create_database(path: Path) -> None:
 
 
 def unavailable_reason(error: Exception) -> str | None:
-    """Return why the store did not respond (unreachable, hanging, locked, overloaded), or None if it rejected the call."""
+    """Return why the store did not respond (unreachable, hanging, locked, overloaded), or None when it rejected the call."""
     from mlflow.exceptions import MlflowException
     from requests import HTTPError, RequestException
     from sqlalchemy.exc import SQLAlchemyError

@@ -173,7 +173,7 @@ class Delivery:
                 self._since, self._reason = None, ""
 
     def _retry(self, call: _Call) -> bool:
-        """Make a call until the store responds; return False if it was abandoned first."""
+        """Make a call until the store responds; return False when it was abandoned first."""
         backoff, conflicts = MIN_BACKOFF, 0
         while not (call.abandoned or self._closed):
             try:

@@ -102,7 +102,7 @@ def joined_looks(first: RecordedLooks, second: RecordedLooks) -> RecordedLooks:
 
 
 def earliest_start(study: str, root: str | Path | None = None) -> int | None:
-    """Return the start of the earliest completed run that the study reports, in ms since the epoch; None if it has none."""
+    """Return the start of the earliest completed run that the study reports, in ms since the epoch; None when it has none."""
     recorded = recorded_experiment(study, root)
     if recorded is None:
         return None

@@ -55,7 +55,7 @@ def relocate_artifacts(root: Path, *, writable: bool) -> None:
 
 
 def require_inside(location: str | None, root: Path) -> Path | None:
-    """Return the folder of a location of artifacts, a path or a ``file:`` URI; None if a server keeps them.
+    """Return the folder of a location of artifacts, a path or a ``file:`` URI; None when a server keeps them.
 
     Raises:
         UserError: the folder, or the target of a link in it, is outside the runs folder: a record that somebody else wrote

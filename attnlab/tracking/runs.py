@@ -90,7 +90,7 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
 
 
 def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[MlflowClient, Experiment] | None:
-    """Return a client and the MLflow experiment of a study, or None if the study has no record. Creates nothing.
+    """Return a client and the MLflow experiment of a study, or None when the study has no record. Creates nothing.
 
     Args:
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
@@ -362,7 +362,7 @@ def _points(client: MlflowClient, uri: str, key: str, run_ids: list[str]) -> Ite
 
 
 def _request_points(uri: str, key: str, run_ids: list[str]) -> list[tuple[str, Point]] | None:
-    """Return up to ``BULK_POINTS`` points, or None if the server does not have the endpoint."""
+    """Return up to ``BULK_POINTS`` points, or None when the server does not have the endpoint."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request, verify_rest_response
 

@@ -41,7 +41,7 @@ Checked = tuple[str, str]  # name of the tag that does not fit, and what was exp
 
 
 def misfit_of_record(run: Run) -> str | None:
-    """Return in one line which field of a run's record does not fit the schema, and why; None if all do."""
+    """Return in one line which field of a run's record does not fit the schema, and why; None when all do."""
     info, data = run.info, run.data
     kinds: tuple[tuple[str, Mapping[str, Any], Any], ...] = (
         ("tag", data.tags, str),
@@ -61,7 +61,7 @@ def misfit_of_record(run: Run) -> str | None:
 
 
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
-    """Return the first tag of a run's record that does not fit the schema, and why; None if all do."""
+    """Return the first tag of a run's record that does not fit the schema, and why; None when all do."""
     return _misfit(tags, _run_tags()) or _unreadable_config(tags)
 
 
@@ -72,7 +72,7 @@ def is_time(value: object) -> bool:
 
 
 def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:
-    """Return the first tag of a study's experiment that does not fit the schema, and why; None if all do."""
+    """Return the first tag of a study's experiment that does not fit the schema, and why; None when all do."""
     return _misfit(tags, _study_tags()) or _unreadable_calls(tags)
 
 
@@ -89,7 +89,7 @@ def require_study(experiment: Experiment) -> Experiment:
 
 
 def require_entry(fields: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if the fields do not form an entry of ``attnlab.tracking.history``."""
+    """Raise `ValueError` when the fields do not form an entry of ``attnlab.tracking.history``."""
     _require_json(_history_entry(), fields)
 
 
@@ -150,7 +150,7 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
 
 
 def _require_json(adapter: TypeAdapter[Any], value: Any) -> None:
-    """Raise `ValueError` if a value of JSON does not have the adapter's type; text does not count as a number."""
+    """Raise `ValueError` when a value of JSON does not have the adapter's type; text does not count as a number."""
     adapter.validate_json(_without_surrogates(json.dumps(value)), strict=True)
 
 
@@ -311,7 +311,7 @@ class Question:
     tasks: dict[str, tuple[str, Direction]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the margins are of several tasks and the study has one."""
+        """Raise `ValueError` when the margins are of several tasks and the study has one."""
         if isinstance(self.margin, dict) and not self.tasks:
             raise ValueError("expected one margin, because there is one task")
 

@@ -231,7 +231,7 @@ def versions() -> str:
 
 @cache
 def git_tags(folder: str) -> dict[str, str]:
-    """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty if it is not a checkout."""
+    """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty outside of a checkout."""
     commit = git.head(folder)
     dirty = "+dirty" if commit and git.is_dirty(folder) else ""
     return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}

@@ -106,7 +106,7 @@ class Tracker:
         append_history(self._client, [planned_entry(self._plan, time=int(1_000 * time.time()))], self._root)
 
     def recorded_threads(self) -> int | None:
-        """Return the number of threads that ``record_threads`` recorded; None if it has not."""
+        """Return the number of threads that ``record_threads`` recorded; None when it has not."""
         text = self._client.get_experiment(self._experiment_id).tags.get(THREADS_TAG)
         return None if text is None else int(text)
 

@@ -111,7 +111,7 @@ def ui_url(experiment: str | None, base: str) -> str:
 
 
 def expect_free(host: str, port: int) -> None:
-    """Raise ``UserError`` if another process listens on the port."""
+    """Raise ``UserError`` when another process listens on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore sockets that a server has just closed
         try:

@@ -90,7 +90,7 @@ def load_usable(folder: Path, *, config: RunConfig) -> Iterator[tuple[Path, dict
 
 
 def exists(folder: Path) -> bool:
-    """Return True if the run has checkpoints, readable or not."""
+    """Return True when the run has checkpoints, readable or not."""
     return bool(_files(folder))
 
 

@@ -125,7 +125,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if ``error`` means that the host or a CUDA device ran out of memory."""
+    """Return True when ``error`` means that the host or a CUDA device ran out of memory."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:

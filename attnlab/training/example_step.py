@@ -70,7 +70,7 @@ class ExampleStep:
 def relative_difference(values: tuple[Tensor, list[Tensor]], reference: tuple[Tensor, list[Tensor]]) -> float:
     """Return the difference of two losses or of their gradients, relative to the norm of the reference; the larger one.
 
-    NaN if a value is not finite.
+    NaN when a value is not finite.
     """
     (loss, gradients), (reference_loss, reference_gradients) = values, reference
     pairs = [([loss], [reference_loss]), (gradients, reference_gradients)]

@@ -41,7 +41,7 @@ class WeightMatch:
 
     @property
     def is_empty(self) -> bool:
-        """True if the models have no matrix in common: a bias alone fits by chance, where widths differ."""
+        """True when the models have no matrix in common: a bias alone fits by chance, where widths differ."""
         return not self.matrices
 
     def __str__(self) -> str:
@@ -156,9 +156,9 @@ def training_costs(summary: Mapping[str, float]) -> tuple[float, float]:
 
 
 def is_outdated(start: str, init: InitConfig | None, folder: Path) -> bool:
-    """Return True if the run that ``init`` names has other weights than those with the digest ``start``.
+    """Return True when the run that ``init`` names has other weights than those with the digest ``start``.
 
-    False where it has no weights to compare with any longer.
+    False when it has no weights to compare with any longer.
     """
     if init is None:
         return False
@@ -167,5 +167,5 @@ def is_outdated(start: str, init: InitConfig | None, folder: Path) -> bool:
 
 
 def is_outdated_result(result: Result, init: InitConfig | None, folder: Path) -> bool:
-    """Return True if a recorded result began with other weights than the run has that ``init`` names."""
+    """Return True when a recorded result began with other weights than the run has that ``init`` names."""
     return is_outdated(result.tags.get(WEIGHTS_TAG, ""), init, folder)

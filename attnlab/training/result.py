@@ -33,7 +33,7 @@ class Result:
         state: ``completed``, ``diverged`` (a loss became NaN or infinite), ``out_of_memory`` or ``pruned``.
         summary: final metrics by name; without test metrics unless completed.
         step: the last step taken.
-        reason: one line; empty if the state is ``completed``.
+        reason: one line; empty when the state is ``completed``.
         tags: texts by name, such as ``length.1024``: the reason why there is no score at that length.
     """
 
@@ -57,7 +57,7 @@ def digest(record: dict[str, Any]) -> str:
 
 
 def load_result(folder: Path, *, config: RunConfig | CommandConfig) -> tuple[Result, History] | None:
-    """Return the recorded result and history of a run; None if there is no record, or, with a warning, if it is unusable."""
+    """Return the recorded result and history of a run; None when there is no record, or, with a warning, if it is unusable."""
     path = folder / FILE
     if not path.is_file():
         return None

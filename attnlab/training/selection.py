@@ -39,7 +39,7 @@ class Selection:
 
     @property
     def is_done(self) -> bool:
-        """True if training should stop early: ``train.patience`` evaluations in a row brought no improvement, or the last one
+        """True when training should stop early: ``train.patience`` evaluations in a row brought no improvement, or the last one
         reached ``train.stop_at``."""
         return self._is_out_of_patience or self._has_reached_target
 

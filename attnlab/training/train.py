@@ -37,7 +37,7 @@ def train(
         folder: stores checkpoints and finally ``model.safetensors``, ``config.json`` and ``result.json``. Training resumes
             from a checkpoint in it; if it holds the run's result, the whole history is reported and the result returned
             without training. Only one process at a time may use a folder. None writes nothing.
-        figures: the ``costs.plan_figures`` of the configuration, where they are known.
+        figures: the ``costs.plan_figures`` of the configuration, when they are known.
 
     Returns:
         The state in which the run ended, its final metrics and its last step.
@@ -53,7 +53,7 @@ def train(
 
 
 def _recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Result | None:
-    """Return the result of a run that was trained before, after reporting its history; None if it is to be trained.
+    """Return the result of a run that was trained before, after reporting its history; None when it is to be trained.
 
     Files that an earlier attempt left and that are no longer needed are removed.
     """

@@ -20,7 +20,7 @@ State = dict[str, Tensor]
 
 
 def exist(folder: Path) -> bool:
-    """Return True if a run left its configuration and its weights in ``folder``, damaged or not."""
+    """Return True when a run left its configuration and its weights in ``folder``, damaged or not."""
     return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
 
 

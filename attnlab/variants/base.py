@@ -382,7 +382,7 @@ class Variant(nn.Module):
 
     @property
     def has_position_bias(self) -> bool:
-        """True if the position scheme acts by ``bias``."""
+        """True when the position scheme acts by ``bias``."""
         return self.position is not None and self.position.hook == "bias"
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

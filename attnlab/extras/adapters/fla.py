@@ -33,7 +33,7 @@ class Recurrence:
     Attributes:
         function: its name in ``naive.py``.
         gates: its arguments after q, k and v; True for one number a feature, (b, t, h, d), False for one a head, (b, t, h).
-        heads_first: True if it takes (b, h, t, d) instead of (b, t, h, d).
+        heads_first: True when it takes (b, h, t, d) instead of (b, t, h, d).
         unit_length: True for a delta rule, which needs queries and keys of length 1.
     """
 

@@ -96,9 +96,9 @@ class BenchResult:
         peak_bytes: the peak memory of a pass without parameters and inputs: of the device, or on a CPU of the process.
         cache_bytes: of the causal role, the bytes of keys and values that decoding keeps of one sequence.
         state_bytes: of the causal role, the bytes of recurrent states that decoding keeps of one sequence.
-        cached: False if the variant declares no cache: each decoded token then computes the whole sequence again.
+        cached: False when the variant declares no cache: each decoded token then computes the whole sequence again.
         reason: why the case could not be measured, or an empty string.
-        failed: True if the layer raised an error, False if the variant or the machine does not support the case.
+        failed: True when the layer raised an error, False when the variant or the machine does not support the case.
     """
 
     case: BenchCase
@@ -113,12 +113,12 @@ class BenchResult:
 
     @property
     def decodes(self) -> bool:
-        """True if the role is causal, in which ``cached``, ``cache_bytes`` and ``state_bytes`` are measured."""
+        """True when the role is causal, in which ``cached``, ``cache_bytes`` and ``state_bytes`` are measured."""
         return self.case.layer.role == "causal"
 
     @property
     def time(self) -> float:
-        """The median of ``seconds``; NaN if the case was not measured."""
+        """The median of ``seconds``; NaN when the case was not measured."""
         return median(self.seconds) if self.seconds else math.nan
 
 
@@ -233,13 +233,13 @@ def failed_variants(results: Sequence[BenchResult]) -> list[str]:
 
 
 def fastest_dense(results: Sequence[BenchResult], length: int) -> BenchResult | None:
-    """Return the result of ``dense`` with its fastest backend at ``length``; None if it was not measured."""
+    """Return the result of ``dense`` with its fastest backend at ``length``; None when it was not measured."""
     dense = [r for r in results if r.case.label == DENSE and r.case.length == length and r.seconds]
     return min(dense, key=lambda result: result.time, default=None)
 
 
 def speedups(result: BenchResult, base: BenchResult) -> list[float]:
-    """Return the speed of ``result`` relative to ``base`` in each round; empty if ``result`` was not measured."""
+    """Return the speed of ``result`` relative to ``base`` in each round; empty when ``result`` was not measured."""
     return [theirs / own for own, theirs in zip(result.seconds, base.seconds, strict=bool(result.seconds))]
 
 
@@ -259,7 +259,7 @@ class BenchProcess:
         seconds: the time of one forward and backward pass, or of one decoded token, a value per round.
         figures: the memory of one pass or sequence, by the names of ``BenchResult``.
         reason: why the case cannot be measured, or an empty string; further rounds are then skipped.
-        failed: True if the layer raised an error, False if the variant or the machine does not support the case.
+        failed: True when the layer raised an error, False when the variant or the machine does not support the case.
     """
 
     def __init__(self, case: BenchCase) -> None:

@@ -60,7 +60,7 @@ class Evidence:
         seeds: Number of seeds.
         mean, low, high: The estimate with the interval that holds together with all others of its table (solve rates and shares
             of training: by itself); of a share of training, the share of the steps that is saved.
-        margin: The margin that "equivalent" and "steady" refer to; None if there is none.
+        margin: The margin that "equivalent" and "steady" refer to; None when there is none.
         reason: Why it does not count, or "".
         cells: The cells that are compared; empty for an effect, which all cells determine.
     """

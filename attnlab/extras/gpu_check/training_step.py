@@ -107,7 +107,7 @@ class PlainBlock(nn.Module):
 
 
 def peer_model(vocabulary: int, *, width: int, depth: int, heads: int) -> nn.Module | None:
-    """Return x-transformers' decoder of the same size, with its flash attention; None where it is not installed."""
+    """Return x-transformers' decoder of the same size, with its flash attention; None when it is not installed."""
     if find_spec("x_transformers") is None:
         return None
     library = import_module("x_transformers")

@@ -107,7 +107,7 @@ class LevelResult:
 
     @property
     def earns_next(self) -> bool:
-        """True if most seeds solve the level, so that the next one is trained."""
+        """True when most seeds solve the level, so that the next one is trained."""
         return 2 * self.solved > self.seeds
 
 
@@ -120,7 +120,7 @@ class AbilityResult:
         about: What it tests, in one line.
         paper: The publication that defines it.
         metric: Name of the metric.
-        direction: "min" where smaller values are better, else "max".
+        direction: "min" when smaller values are better, else "max".
         threshold: The score that solves the task.
         levels: From easy to hard.
         results: Variant -> its levels, from the easiest to the last one that was trained.
@@ -139,7 +139,7 @@ class AbilityResult:
     versions: tuple[str, ...] = ()
 
     def last_solved(self, variant: str) -> Level | None:
-        """Return the last level that all seeds solve, together with all levels before it; None if there is none."""
+        """Return the last level that all seeds solve, together with all levels before it; None when there is none."""
         last = None
         for level, result in zip(self.levels, self.results[variant], strict=False):
             if result.outcome is not Outcome.SOLVED:
@@ -181,7 +181,7 @@ class Profile:
 
     @property
     def is_complete(self) -> bool:
-        """True if no run failed; refusals, divergence and running out of memory are results."""
+        """True when no run failed; refusals, divergence and running out of memory are results."""
         every = (result for ability in self.abilities for results in ability.results.values() for result in results)
         return not any(state in WITHOUT_RESULT for result in every for state in result.states)
 

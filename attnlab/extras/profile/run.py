@@ -220,7 +220,7 @@ def _plan(ability: Ability, entries: Sequence[Entry], reached: Sequence[int], *,
 
 
 def _require_supported(entries: Sequence[Entry], plans: Sequence[Plan]) -> None:
-    """Raise ``UserError`` if the plan refuses a variant in every diagnostic."""
+    """Raise ``UserError`` when the plan refuses a variant in every diagnostic."""
     for i, label in enumerate(entry_labels(entries)):
         cells = [cell for study_plan in plans for cell in _cells_of(study_plan, entries, i)]
         if cells and all(cell.refusal for cell in cells):

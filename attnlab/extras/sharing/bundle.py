@@ -215,7 +215,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def _require_size(entries: Sequence[ZipInfo], size: int, where: str) -> None:
-    """Raise `UserError` if an archive would unpack to much more than a bundle of its size does."""
+    """Raise `UserError` when an archive would unpack to much more than a bundle of its size does."""
     unpacked, most = sum(entry.file_size for entry in entries), min(MAX_UNPACKED, SMALL + MAX_RATIO * size)
     if unpacked > most or len(entries) > MAX_FILES:
         got = f"got one of {len(entries):,} files that unpacks to {unpacked / 1e6:,.0f} MB"

@@ -114,7 +114,7 @@ def _is_compared(run: RunRecord) -> bool:
 
 
 def _require_equal_grids(first: Bundle, bundle: Bundle) -> None:
-    """Raise `UserError` if a swept cell was trained at other values in one bundle than in the other."""
+    """Raise `UserError` when a swept cell was trained at other values in one bundle than in the other."""
     grids, others = _grids(bundle.record.runs), _grids(first.record.runs)
     for cell in grids.keys() & others.keys():
         if grids[cell] != others[cell]:

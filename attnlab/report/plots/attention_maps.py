@@ -56,7 +56,7 @@ def describe_maps(maps: Sequence[AttentionMap]) -> tuple[list[str], list[str]]:
 
 
 def _is_bytes(map_: AttentionMap) -> bool:
-    """Return True if tokens are bytes rather than words."""
+    """Return True when tokens are bytes rather than words."""
     return all(len(word) <= 1 for word in map_.words)
 
 

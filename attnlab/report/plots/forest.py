@@ -51,7 +51,7 @@ def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direct
         rows: From top to bottom.
         title: Text above the plot.
         note: Line below the title.
-        direction: "min" where a negative difference is better, else "max".
+        direction: "min" when a negative difference is better, else "max".
         margin: Largest difference that counts as equivalent; drawn as a band around zero.
     """
     bottom = TOP + ROW_HEIGHT * len(rows)

@@ -29,7 +29,7 @@ def heat_map(
         columns: From left to right.
         title: Text above the plot.
         note: Line below the title.
-        direction: "min" where smaller values are better, else "max".
+        direction: "min" when smaller values are better, else "max".
         limits: The smallest and the largest value, the same for all heat maps of a study.
     """
     width = svg.WIDTH / len(columns)

@@ -56,7 +56,7 @@ def rate_plot(
         note: Line below the title.
         label: Of the horizontal axis.
         limits: Limits of the metric's axis, the same for all plots of a study.
-        direction: "min" where smaller values are better, else "max".
+        direction: "min" when smaller values are better, else "max".
         clip: Name of the clip path, unique within a page.
     """
     rates = sorted({rate for c in curves for rate in c.curve.runs.tried})

@@ -76,7 +76,7 @@ def truncate(label: str, *, size: float, width: float = WIDTH) -> str:
 
 
 def fits_title(title: str) -> bool:
-    """Return True if a title is not truncated."""
+    """Return True when a title is not truncated."""
     return truncate(title, size=TITLE_SIZE) == title
 
 

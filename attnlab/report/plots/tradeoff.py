@@ -21,7 +21,7 @@ class TradeoffPoint:
         label, color: Name and color of the cell.
         cost, value: Means over seeds of the cost and of the metric.
         low, high: Ends of the metric's 95 % interval, if there is one.
-        cost_range: Lowest and highest cost of its seeds if the cost is measured, None if it is counted.
+        cost_range: Lowest and highest cost of its seeds if the cost is measured, None when it is counted.
         test: Identity of the cell's test. Cells with different tests do not beat each other.
     """
 
@@ -42,7 +42,7 @@ def pareto_front(points: Sequence[TradeoffPoint], *, direction: str, cost_direct
 
     Args:
         points: The cells.
-        direction: "min" where smaller values of the metric are better, else "max".
+        direction: "min" when smaller values of the metric are better, else "max".
         cost_direction: The same for the cost: "max" for a speed.
     """
 
@@ -79,7 +79,7 @@ def tradeoff_plot(
         points: The cells.
         title: Text above the plot.
         note: Line below the title.
-        direction: "min" where smaller values of the metric are better, else "max".
+        direction: "min" when smaller values of the metric are better, else "max".
         cost_direction: The same for the cost.
         axis_labels: Labels of the cost and of the metric.
         footer: Lines below the plot.

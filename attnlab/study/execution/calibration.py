@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]] | None:
-    """Return the steps of each configuration with each set of changed fields, or None if one of them cannot be measured.
+    """Return the steps of each configuration with each set of changed fields, or None when one of them cannot be measured.
 
     A measurement is kept in the user's state folder, for this processor, the version of PyTorch, and the configurations with
     their shapes, so that the same machine chooses the same. The variable ``ATTNLAB_MEASURE_AGAIN`` replaces it.
@@ -72,7 +72,7 @@ def measure_steps(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[li
 
 
 def _checked(content: Any, paths: Sequence[str], count: int) -> list[list[StepTime]] | None:
-    """Return the steps that a file has for ``count`` configurations; None if they do not come from a measurement."""
+    """Return the steps that a file has for ``count`` configurations; None when they do not come from a measurement."""
     try:
         steps = [
             [
@@ -105,7 +105,7 @@ def _groups(paths: Sequence[str]) -> list[list[Changed]]:
 
 
 def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> list[list[StepTime]] | None:
-    """Return the steps of each configuration, measured until the choice is clear; None if a process fails."""
+    """Return the steps of each configuration, measured until the choice is clear; None when a process fails."""
     groups = _groups(paths)
     settings = [changed for group in groups for changed in group]
     rounds: list[list[list[float]]] = []  # in a round, the seconds of each configuration with each of the settings

@@ -179,7 +179,7 @@ def _set_up_threads(config: RunConfig, threads: int) -> str:
 
 
 def _total_steps(config: RunConfig, train: str) -> int | None:
-    """Return the length of the run in steps, for the display; None where it is not known in advance."""
+    """Return the length of the run in steps, for the display; None when it is not known in advance."""
     if config.train.steps is not None or train != TRAIN:
         return config.train.steps
     from attnlab.registry import TASKS

@@ -155,7 +155,7 @@ class _Lines:
         self._take, self._rest = take, b""
 
     def feed(self, data: bytes) -> bool:
-        """Take the lines that these bytes complete; return False if there are no bytes, at the end of the output."""
+        """Take the lines that these bytes complete; return False when there are no bytes, at the end of the output."""
         for line in self._complete(data):
             if text := line.decode("utf-8", "replace").rstrip("\r"):
                 self._take(text)
@@ -264,7 +264,7 @@ def visible(line: str) -> str:
 def parse_metrics(line: str) -> tuple[int | None, dict[str, float]] | None:
     """Return the step and the numbers of a line that is a JSON object with numbers; None for any other line.
 
-    The step is None where the object has none, or ``null``. ``NaN`` and ``Infinity`` are numbers; values of other types, and
+    The step is None when the object has none, or ``null``. ``NaN`` and ``Infinity`` are numbers; values of other types, and
     whole numbers too large for a float, are left out. Colours are ignored, and so is a progress bar before the object.
     """
     text = visible(line).strip()

@@ -45,7 +45,7 @@ class Concurrency:
     Attributes:
         workers: the number of runs that train at the same time.
         threads: of each run that leaves their number open.
-        reason: why, in one line, where it was measured or is surprising; else "".
+        reason: why, in one line, when it was measured or is surprising; else "".
     """
 
     workers: int
@@ -199,7 +199,7 @@ def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> t
     Steps that were measured with more runs at a time, which slow each other down, stand for steps of fewer runs.
 
     Returns:
-        None if this machine has not measured such steps of this plan on its CPU.
+        None when this machine has not measured such steps of this plan on its CPU.
     """
     import torch
 
@@ -213,7 +213,7 @@ def known_step_seconds(plan: Plan, concurrency: Concurrency, *, root: Path) -> t
 
 
 def cuda_devices(plan: Plan, *, workers: int) -> list[str]:
-    """Return the devices to divide among several workers, as CUDA_VISIBLE_DEVICES names them; empty if none are divided."""
+    """Return the devices to divide among several workers, as CUDA_VISIBLE_DEVICES names them; empty when none are divided."""
     if workers == 1 or plan.study.command is not None:  # a program chooses its device itself
         return []
     return [] if all(cell.config.machine.device != "cuda" for cell in plan.cells) else visible_devices()

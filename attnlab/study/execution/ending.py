@@ -30,7 +30,7 @@ class Ending:
 
     Args:
         summary: final metrics by name.
-        reason: one line; empty if the state is ``completed``.
+        reason: one line; empty when the state is ``completed``.
         retry: the process was lost for an unknown reason, so one more attempt may succeed.
     """
 
@@ -47,8 +47,8 @@ def decide_ending(
     """Decide how a run ended.
 
     Args:
-        outcome: the last message of the process; None if it was lost before it sent one.
-        exit_code: of the process, negative for a signal; None if the process closed its pipe but did not end.
+        outcome: the last message of the process; None when it was lost before it sent one.
+        exit_code: of the process, negative for a signal; None when the process closed its pipe but did not end.
         lost_server: the server that the process was forked from has ended; nobody knows the process's exit code then.
 
     Raises:

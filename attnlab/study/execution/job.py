@@ -62,7 +62,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Started:
-    """Training starts, on ``device``; ``total_steps`` is None where the length is not known in advance."""
+    """Training starts, on ``device``; ``total_steps`` is None when the length is not known in advance."""
 
     device: str
     total_steps: int | None

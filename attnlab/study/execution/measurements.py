@@ -134,7 +134,7 @@ def known_step_times(cells: Sequence[Cell], layouts: Layouts, *, root: Path) -> 
 
 
 def measured_step_times(cells: Sequence[Cell], layouts: Layouts, *, root: Path) -> StepTimes | None:
-    """Measure the times of steps of the smallest cell and the memory of the largest one, and keep them; None if that fails."""
+    """Measure the times of steps of the smallest cell and the memory of the largest one, and keep them; None on failure."""
     ordered = by_size(cells)
     logger.info("measuring steps of %s with %s runs at a time", ordered[0].name, " and ".join(map(str, layouts)))
     seconds = {}
@@ -163,7 +163,7 @@ def _key(cells: Sequence[Cell], layouts: Layouts) -> str:
 def measure(configs: Sequence[RunConfig], *, threads: int, seconds: float) -> list[tuple[float, int, int | None]] | None:
     """Return the seconds of a step, the peak memory and the memory of the CUDA device of runs that train at the same time.
 
-    Memory is in bytes. The result is None if a run fails.
+    Memory is in bytes. The result is None when a run fails.
     """
     try:
         with forked(_take_steps, [(config, threads, seconds) for config in configs], name="attnlab-steps") as pipes:

@@ -38,8 +38,8 @@ class Bar:
     Attributes:
         name: shortened in the middle if it is too long, because its end holds the seed.
         done: completed steps or runs.
-        total: None if it is not known yet.
-        seconds_left: None if it is not known yet.
+        total: None when it is not known yet.
+        seconds_left: None when it is not known yet.
         notes: most important first; those that do not fit are left out.
     """
 

@@ -72,5 +72,5 @@ def trials_to_queue(
 
 
 def metric_of(record: Record, metric: str) -> float:
-    """Return a final metric of a record, NaN where it has none."""
+    """Return a final metric of a record, NaN when it has none."""
     return final_metrics(record).get(metric, math.nan)

@@ -25,7 +25,7 @@ class Row:
         state: ``completed``, ``diverged``, ``out_of_memory``, ``pruned``, ``refused``, ``failed``, ``timed_out`` or
             ``interrupted``.
         summary: final metrics by name.
-        reason: one line; empty where the state is ``completed``.
+        reason: one line; empty when the state is ``completed``.
         run_id: MLflow's id of the run; empty for a cell if its search chose no parameters.
         seconds: wall time of the last attempt.
         reused: the run was finished before this call, or by another parent.

@@ -213,7 +213,7 @@ class Runner:
             active.worker.receive()
 
     def _launch_next(self) -> bool:
-        """Claim and start the next run; return False if nothing can be claimed."""
+        """Claim and start the next run; return False when nothing can be claimed."""
         claimed = self._scheduler.claim()
         if claimed is None:
             return False

@@ -193,7 +193,7 @@ class Scheduler:
 
     @property
     def is_shared(self) -> bool:
-        """True if parents on other machines may take runs from the same queue."""
+        """True when parents on other machines may take runs from the same queue."""
         return self._store.shared
 
     @property
@@ -214,7 +214,7 @@ class Scheduler:
         return [key for search in self._searches.values() for key in search.keys]
 
     def claim(self) -> ClaimedRun | None:
-        """Claim a run; None if nothing can be claimed at the moment."""
+        """Claim a run; None when nothing can be claimed at the moment."""
         self._confirm(self._with_new_results)  # not all searches: reading each costs time that grows with the cells
         self._with_new_results.clear()
         for name, search in self._searches.items():
@@ -322,7 +322,7 @@ class Chains:
         return ""
 
     def _end_of(self, key: str) -> tuple[str, str] | None:
-        """Return the state and reason with which a run ended, or None if it is waiting or training."""
+        """Return the state and reason with which a run ended, or None when it is waiting or training."""
         if key not in self._ended:
             record = self._finished.get(key)
             if record is None and self._store.shared and key not in self._queue.open_keys():

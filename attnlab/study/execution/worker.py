@@ -76,12 +76,12 @@ class Worker:
 
     @property
     def peak_memory(self) -> int:
-        """The peak resident size of the child in bytes; 0 if it has ended, or outside Linux."""
+        """The peak resident size of the child in bytes; 0 when it has ended, or outside Linux."""
         return memory.peak_memory_of(self.pid)
 
     @property
     def lost_server(self) -> bool:
-        """True if the server that forked the child has ended: the child then looks as if it had ended, too."""
+        """True when the server that forked the child has ended: the child then looks as if it had ended, too."""
         return self._server_id is None or self._server_id != fork_server_id()
 
     def reap(self) -> int | None:

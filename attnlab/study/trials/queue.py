@@ -147,7 +147,7 @@ class Queue:
         """Take back the tickets of dead parents.
 
         Args:
-            finished: key -> value of the runs that have a result (NaN where it has no value).
+            finished: key -> value of the runs that have a result (NaN when it has no value).
             wanted: keys of the study in its present form; a queue with a single parent drops all others.
         """
         if self._store.shared:
@@ -189,7 +189,7 @@ class Queue:
                     self.study.enqueue_trial(trial.params, user_attrs={"key": key})
 
     def claim(self, keys: Iterable[str]) -> Ticket | None:
-        """Claim the ticket of the first of these keys with a waiting one; None if none waits."""
+        """Claim the ticket of the first of these keys with a waiting one; None when none waits."""
         waiting, patience = {trial.user_attrs["key"]: trial for trial in self.trials("WAITING")}, self._store.patience
         for key in keys:
             trial = waiting.get(key)
@@ -202,7 +202,7 @@ class Queue:
         return None
 
     def _set_running(self, trial: FrozenTrial) -> bool:
-        """Set a waiting trial to RUNNING; return False if another parent has claimed it, or even closed it, meanwhile."""
+        """Set a waiting trial to RUNNING; return False when another parent has claimed it, or even closed it, meanwhile."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         try:
@@ -228,7 +228,7 @@ class Queue:
 
     @_patient
     def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
-        """Close the ticket of a run that ended in ``state`` with this value (NaN where it has none).
+        """Close the ticket of a run that ended in ``state`` with this value (NaN when it has none).
 
         If another parent has recovered the ticket as stale meanwhile, that parent closes it with the recorded result.
         """

@@ -50,7 +50,7 @@ class Search:
         self.starts_from = init.fingerprint if init else ""
 
     def claim(self) -> tuple[Ticket, Run] | None:
-        """Claim the next trial; None if ``parallel`` trials already run, none is left, or its configuration is invalid."""
+        """Claim the next trial; None when ``parallel`` trials already run, none is left, or its configuration is invalid."""
         if len(self.queue.trials("RUNNING")) >= self._config.parallel:
             return None
         waiting = self.queue.keys("WAITING") & set(self.keys)
@@ -71,7 +71,7 @@ class Search:
             return None
 
     def should_stop(self, ticket: Ticket, step: int, metrics: dict[str, float]) -> bool | None:
-        """Return whether to stop a trial after this point of its curve; None where the point is no evaluation.
+        """Return whether to stop a trial after this point of its curve; None when the point is no evaluation.
 
         A trial that resumes repeats points that an earlier attempt sent: it gets the earlier answer.
         """
@@ -100,11 +100,11 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """True if every trial has an outcome."""
+        """True when every trial has an outcome."""
         return set(self.keys) <= self.ended
 
     def best_params(self) -> dict[str, Any]:
-        """Return the parameters of the best completed trial within the budget; empty if none was completed."""
+        """Return the parameters of the best completed trial within the budget; empty when none was completed."""
         completed = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
         choose = min if self._direction == "min" else max  # both return the oldest of equal trials
         best = choose(completed, key=lambda trial: trial.values[0], default=None)

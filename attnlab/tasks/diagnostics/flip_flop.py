@@ -5,7 +5,7 @@
 
 The bit after ``w`` is written, the bit after ``i`` is random and to be ignored, the bit after ``r`` is the register's. A
 recurrent network with one gate solves it. Attention must find the last ``w`` among all tokens, and makes rare errors, which the
-authors call glitches, where it is far away. The threshold is therefore 0.99.
+authors call glitches, when it is far away. The threshold is therefore 0.99.
 
 Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling" (arXiv:2306.00946): 256 instructions, of which
 80 % are ``i``, and tests with 10 % and 98 %. There, training predicts every token; here, rows have 32 instructions by default,

@@ -78,7 +78,7 @@ def compute_score(reference: Reference, limit: int | None, *, key: dict[str, Any
 
 
 def _read(path: Path, key: dict[str, Any]) -> Score | None:
-    """Return the cached score of ``key``; None if there is none, or it is damaged."""
+    """Return the cached score of ``key``; None when there is none, or it is damaged."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         score = Score(float(record["value"]), float(record["seconds"]))

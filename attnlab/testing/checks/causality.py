@@ -122,7 +122,7 @@ def _difference(layer: AttentionLayer, x: Tensor, other: Tensor) -> Tensor:
 
 
 def _require_causal(target: CheckTarget, layer: AttentionLayer, x: Tensor, new: Tensor, j: int, rows: int) -> None:
-    """Raise ``Failure`` if replacing the inputs from j on changes an output before j.
+    """Raise ``Failure`` when replacing the inputs from j on changes an output before j.
 
     Every row has the same border, alone and in a batch as large as that of the pass: the output of one row may depend on the
     other rows, which is another mistake.
@@ -140,7 +140,7 @@ def _require_causal(target: CheckTarget, layer: AttentionLayer, x: Tensor, new: 
 
 
 def _require_own(target: CheckTarget, layer: AttentionLayer, x: Tensor, new: Tensor, border: Tensor) -> None:
-    """Raise ``Failure`` if replacing the inputs from position j = ``border`` (1,) on leaves output j as it is."""
+    """Raise ``Failure`` when replacing the inputs from position j = ``border`` (1,) on leaves output j as it is."""
     j, t = int(border), x.shape[1]
     if j == 0 and target.variant.constant_first_output:
         return
@@ -224,7 +224,7 @@ def both_sides(target: CheckTarget) -> str:
 
 
 def _changes_sometimes(target: CheckTarget, layer: AttentionLayer, x: Tensor, context: Tensor | None, j: int) -> bool:
-    """Return True if some large input at j reaches an output: where content selects the keys, not each key has a weight."""
+    """Return True when some large input at j reaches an output: where content selects the keys, not each key has a weight."""
     inputs, at = x if context is None else context, torch.tensor([j], device=x.device)
     for seed in range(OTHER_INPUTS):
         new = 4 * target.noise(1, inputs.shape[1], seed=1000 + seed)

@@ -128,7 +128,7 @@ def _shares(outcomes: dict[float, int], case: str) -> list[float]:
 
 
 def _require_whole(samples: Tensor, case: str) -> None:
-    """Raise ``Failure`` if single coordinates of an output (samples, dim) of one head are dropped, and not weights."""
+    """Raise ``Failure`` when single coordinates of an output (samples, dim) of one head are dropped, and not weights."""
     zeros = samples == 0
     some = zeros.any(1) & ~zeros.all(1)
     if not zeros.all(0).any() and some.double().mean().item() > 0.5:

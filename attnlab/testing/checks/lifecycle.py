@@ -141,7 +141,7 @@ def stateless(target: CheckTarget) -> str:
 
 
 def _require_no_countdown(target: CheckTarget, layer: nn.Module, role: str, before: Tensor) -> None:
-    """Raise ``Failure`` if a number that each call changes affects the output once it is large, as after many calls."""
+    """Raise ``Failure`` when a number that each call changes affects the output once it is large, as after many calls."""
     kept = [_numbers(layer)]
     for _ in range(2):
         _output(target, layer, role)

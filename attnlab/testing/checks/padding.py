@@ -85,7 +85,7 @@ def all_padding(target: CheckTarget) -> str:
 def _require_nothing_read(
     target: CheckTarget, layer: torch.nn.Module, x: Tensor, context: Tensor, mask: Tensor, case: str
 ) -> None:
-    """Raise ``Failure`` if queries without keys read the padding, or are not finite where there is no source at all."""
+    """Raise ``Failure`` when queries without keys read the padding, or are not finite where there is no source at all."""
     with torch.no_grad():
         other = torch.where(mask[..., None], context, 9 * target.noise(*context.shape[:2], seed=5))
         gap = max_abs_diff(layer(x, context, mask), layer(x, other, mask))

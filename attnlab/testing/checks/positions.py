@@ -250,7 +250,7 @@ def _full_bias_gap(target: CheckTarget, role: str) -> float:
 
 
 def _reaches_keys(to_k: Tensor | None, to_products: Tensor, q: Tensor, tolerance: float) -> bool:
-    """Return True if dL/dk_j = sum_i c_i to_products_ij q_i for factors c_i of the queries: 1, or different temperatures.
+    """Return True when dL/dk_j = sum_i c_i to_products_ij q_i for factors c_i of the queries: 1, or different temperatures.
 
     A factor that all queries of a head share is a bias before the scale, or one that is added several times.
 
@@ -276,7 +276,7 @@ def _reaches_keys(to_k: Tensor | None, to_products: Tensor, q: Tensor, tolerance
 
 
 def _decays_alike(target: CheckTarget, role: str) -> bool:
-    """Return True if the variant rotates, and ``_decay_gap`` is 0: queries and keys may then have other uses before that."""
+    """Return True when the variant rotates, and ``_decay_gap`` is 0: queries and keys may then have other uses before that."""
     if "rotate" not in target.variant.hooks:
         return False
     try:

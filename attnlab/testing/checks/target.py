@@ -61,7 +61,7 @@ class CheckTarget:
         roles: the requested roles that this configuration supports.
         heads, dim: number of heads and model width; ``with_supported_shape`` chooses them.
         requested_heads, requested_dim: number of heads and model width that the caller fixed; None: the first supported ones.
-        any_scheme: True if no scheme was requested: checks that depend on the scheme then run with one of each kind.
+        any_scheme: True when no scheme was requested: checks that depend on the scheme then run with one of each kind.
         sizes: the sizes of the inputs.
         seed: the seed of ``drawn``.
         study_sizes: the sizes of a study, which replace the sizes of ``drawn``.
@@ -237,7 +237,7 @@ class CheckTarget:
         return role == "causal" and self.variant.supports_memory and not self.variant_unsupported(role=role, memory=True)
 
     def require_role(self, role: str) -> None:
-        """Raise ``NotDeclared`` if ``role`` is not among the roles to check."""
+        """Raise ``NotDeclared`` when ``role`` is not among the roles to check."""
         if role not in self.roles:
             raise NotDeclared(f"role {role} is not checked")
 

@@ -49,7 +49,7 @@ class Diagnosis:
         self.found: list[Cause] = []  # of the checks before
 
     def cause(self, check: Check[Any], *, error: str = "") -> Cause | None:
-        """Return the cause of the failure of a check; None if nothing better than the advice of the check is known.
+        """Return the cause of the failure of a check; None when nothing better than the advice of the check is known.
 
         Args:
             check: the check that failed.
@@ -152,7 +152,7 @@ class Diagnosis:
         return of_causality(self._undisturbed)
 
     def _causality_of_sizes(self, check: Check[Any]) -> Cause | None:
-        """Return the cause of a failure at some sizes alone; None if the check fails at small sizes."""
+        """Return the cause of a failure at some sizes alone; None when the check fails at small sizes."""
         if self._where_it_fails(check) is not self.target:
             return None
         for drawn in self._undisturbed.drawn():
@@ -259,7 +259,7 @@ def _output(subject: Subject) -> Tensor:
 
 
 def of_causality(target: "CheckTarget") -> Cause | None:
-    """Return the pattern in which outputs depend on later inputs; None if they do not, at this length in evaluation mode."""
+    """Return the pattern in which outputs depend on later inputs; None when they do not, at this length in evaluation mode."""
     if "causal" not in target.roles:
         return None
     layer = target.build("causal")
@@ -316,7 +316,7 @@ def _change(layer: "AttentionLayer", x: Tensor, other: Tensor, mask: Tensor | No
 
 
 def of_padding(target: "CheckTarget") -> Cause | None:
-    """Return the pattern in which outputs depend on padded positions; None if they do not, at this length."""
+    """Return the pattern in which outputs depend on padded positions; None when they do not, at this length."""
     for role in target.roles:
         layer = target.build(role)
         x, context = target.inputs(role, 2, LENGTH, s=LENGTH)

@@ -200,7 +200,7 @@ def _among_others(z: Tensor) -> Tensor:
 
 
 def _is_random(subject: Subject, y: Tensor, device: str) -> bool:
-    """Return True if a new module with the same weights computes another output than ``y`` from another seed alone."""
+    """Return True when a new module with the same weights computes another output than ``y`` from another seed alone."""
     outputs = []
     for seed in (1, 2):
         module, inputs = subject.build(), subject.inputs()
@@ -215,7 +215,7 @@ def _differ(one: Tensor, other: Tensor | None) -> bool:
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
-    """Return True if outputs are equal up to the rounding of other kernels, or of sums in another order."""
+    """Return True when outputs are equal up to the rounding of other kernels, or of sums in another order."""
     return torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 

@@ -97,7 +97,7 @@ def agreement(target: TaskTarget) -> str:
 
 
 def _require_trained_positions(train: Rows, rows: Rows, split: str) -> None:
-    """Raise ``Failure`` if an evaluation scores a position that training leaves out."""
+    """Raise ``Failure`` when an evaluation scores a position that training leaves out."""
     width = min(train.tokens.shape[1], rows.tokens.shape[1])
     scored = [(part.targets[:, :width] >= 0).sum(0) for part in (train, rows)]
     present = [(part.tokens[:, :width] >= 0).sum(0) for part in (train, rows)]
@@ -111,7 +111,7 @@ def _require_trained_positions(train: Rows, rows: Rows, split: str) -> None:
 
 
 def _require_same_kinds(train: np.ndarray, evaluated: np.ndarray, split: str, kind: str, number: int) -> None:
-    """Raise ``Failure`` if tokens or classes that are common on one side are absent on the other."""
+    """Raise ``Failure`` when tokens or classes that are common on one side are absent on the other."""
     counts = {name: np.bincount(values, minlength=number) for name, values in (("train", train), (split, evaluated))}
     for one, other in (("train", split), (split, "train")):
         shares = counts[one] / counts[one].sum()
@@ -125,7 +125,7 @@ def _require_same_kinds(train: np.ndarray, evaluated: np.ndarray, split: str, ki
 
 
 def _require_same_tokens(train: Rows, rows: Rows, split: str, vocabulary: int) -> None:
-    """Raise ``Failure`` if a bigram model of train is of use on train, and worse than a uniform guess on an evaluation."""
+    """Raise ``Failure`` when a bigram model of train is of use on train, and worse than a uniform guess on an evaluation."""
     pairs, uniform = train.half(0).pairs, math.log2(vocabulary)
     known, counts = np.unique(pairs[:, 0] * vocabulary + pairs[:, 1], return_counts=True)
     singles = np.bincount(pairs[:, 1], minlength=vocabulary) / max(1, len(pairs))
@@ -151,7 +151,7 @@ def _require_same_tokens(train: Rows, rows: Rows, split: str, vocabulary: int) -
 
 
 def _require_same_labels(train: Rows, rows: Rows, split: str, classes: int) -> None:
-    """Raise ``Failure`` if naive Bayes on the tokens is of use on train, and worse than chance on an evaluation."""
+    """Raise ``Failure`` when naive Bayes on the tokens is of use on train, and worse than chance on an evaluation."""
     first, second = train.half(0), train.half(1)
     size = max(part.tokens.max() for part in (train, rows)) + 1
     weights = np.ones((classes, size))
@@ -176,7 +176,7 @@ def _require_same_labels(train: Rows, rows: Rows, split: str, classes: int) -> N
 
 
 def _require_spread(target: TaskTarget, trained: np.ndarray, split: str) -> None:
-    """Raise ``Failure`` if a limited evaluation reads one class of several."""
+    """Raise ``Failure`` when a limited evaluation reads one class of several."""
     batches = list(target.evaluation(split, rows=FEW, batch_size=ROWS))
     classes = torch.cat([batch.targets for batch in batches]).unique()
     if len(classes) == 1 and sum(len(batch.inputs) for batch in batches) >= FEW:

@@ -191,7 +191,7 @@ def targets(target: TaskTarget) -> str:
 
 
 def _require_hidden_class(target: TaskTarget) -> str:
-    """Raise ``Failure`` if the class of each row is the number of the token at a fixed position."""
+    """Raise ``Failure`` when the class of each row is the number of the token at a fixed position."""
     batches = [target.train(step, batch_size=COPIED_ROWS) for step in range(BATCHES)]
     width = min(batch.inputs.shape[1] for batch in batches)
     inputs, classes = torch.cat([batch.inputs[:, :width] for batch in batches]), torch.cat([b.targets for b in batches])
@@ -205,7 +205,7 @@ def _require_hidden_class(target: TaskTarget) -> str:
 
 
 def _require_hidden(target: TaskTarget, batches: Sequence[Batch]) -> None:
-    """Raise ``Failure`` if targets that are not the next inputs can be read off a fixed place.
+    """Raise ``Failure`` when targets that are not the next inputs can be read off a fixed place.
 
     Targets of a diagnostic may be earlier inputs: then memory is the ability, and ``chance`` states how hard it is.
     """

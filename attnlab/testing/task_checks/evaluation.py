@@ -197,7 +197,7 @@ def disjoint(target: TaskTarget) -> str:
 
 
 def _require_drawn_from_train(target: TaskTarget) -> None:
-    """Raise ``Failure`` if training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does."""
+    """Raise ``Failure`` when training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does."""
     epoch = target.task.steps_per_epoch(32)
     steps = sorted({i * 2 * epoch // DRAWN for i in range(DRAWN)})
     drawn = [target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)]
@@ -284,7 +284,7 @@ def exact_bytes(target: TaskTarget) -> str:
 
 
 def _bytes_of(task: Task, row: Batch) -> int | None:
-    """Return the number of bytes of the targets of a row; None if their text is unknown or ends in part of a character."""
+    """Return the number of bytes of the targets of a row; None when their text is unknown or ends in part of a character."""
     ids = row.targets[row.targets != IGNORED].tolist()
     if task.vocabulary == 256:
         return len(ids)  # bytes
@@ -380,7 +380,7 @@ def _rules(batch: Batch) -> dict[str, Tensor]:
 
 
 def _masked_share(tensors: list[Tensor]) -> float:
-    """Return the share of True in boolean tensors together; 0 if they are empty."""
+    """Return the share of True in boolean tensors together; 0 when they are empty."""
     values = torch.cat(tensors).double()
     return values.mean().item() if len(values) else 0.0
 
@@ -424,7 +424,7 @@ def _check_solution(task: Diagnostic, inputs: list[int], targets: np.ndarray, ca
 
 
 def _check_chance(task: Diagnostic, inputs: np.ndarray, targets: np.ndarray, case: str) -> None:
-    """Raise ``Failure`` if the commonest target is above chance by more than the rows of the test explain."""
+    """Raise ``Failure`` when the commonest target is above chance by more than the rows of the test explain."""
     chance = task.chance()
     if not 0 <= chance < 1:
         raise Failure(f"{case}: chance() is {chance:g}", "Return the accuracy of the best guess, from 0 to 1.")

@@ -59,7 +59,7 @@ class TaskTarget:
 
     @property
     def counts_tokens(self) -> bool:
-        """True for a task over one text, where ``limit`` counts tokens; False if it counts rows."""
+        """True for a task over one text, where ``limit`` counts tokens; False when it counts rows."""
         return self.task.metric.startswith("bits_per_") and not self.is_masked
 
     def limit(self, rows: int) -> int:

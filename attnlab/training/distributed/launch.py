@@ -37,7 +37,7 @@ class _Rank:
     pipe: Connection
 
     def wait(self, *, timeout: float) -> bool:
-        """Return True if the rank exits within ``timeout`` seconds: the kernel then closes its end of the connection."""
+        """Return True when the rank exits within ``timeout`` seconds: the kernel then closes its end of the connection."""
         try:
             while self.pipe.poll(timeout):
                 self.pipe.recv()
