@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from attnlab._util.code_digest import code_digest, code_files
@@ -312,6 +313,11 @@ def _check_program(study: StudyConfig, command: CommandConfig) -> None:
     if find_program(program, study.folder) is None:
         where = f"in {study.folder.resolve()}" if "/" in program else "in PATH"
         raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
+    for word in command.arguments[1:]:
+        path = study.folder / word.rpartition("=")[2]
+        with suppress(OSError):  # a word that is no path, such as one that is too long
+            if path.is_fifo():
+                raise UserError(f"command: expected a file, got {word!r}: {why_no_file(path)}", study.where("command"))
 
 
 def _listed_files(study: StudyConfig) -> dict[str, Path]:
