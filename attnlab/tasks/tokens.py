@@ -59,6 +59,7 @@ FORMATS = {  # the first bytes of files that are no plain array
 TYPES = {"uint16": "uint16", "u16": "uint16", "uint32": "uint32", "u32": "uint32"}  # parts of a file's name -> type
 FIRST = 1 << 20  # tokens of each split, at either end, that the plan reads
 BYTES_PER_TOKEN = 1.0, 16.0  # the usual mean in a text
+SILENT = 0.3  # share of tokens without bytes, above which special tokens are unusually many
 SINGLE_BYTES = 512  # tokens of one byte, at most: the bytes themselves, and characters that have a token besides
 COUNTED = 100_000_000  # tokens of train, at most, that the n-gram model reads
 
@@ -131,6 +132,8 @@ class Tokens(SequenceTask):
         counts = self._token_bytes.cpu().numpy()
         if not BYTES_PER_TOKEN[0] <= (mean := counts[test].mean()) <= BYTES_PER_TOKEN[1]:
             yield f"by token_bytes, a token of test has {mean:.2f} bytes on average, and bits per byte depend on it"
+        if (silent := (counts[test] == 0).mean()) > SILENT:
+            yield f"by token_bytes, {silent:.0%} of the tokens of test have no bytes: they add to the bits alone"
         if (single := int((counts == 1).sum())) > SINGLE_BYTES:
             yield f"by token_bytes, {single:,} tokens have one byte each, of which there are 256"
 

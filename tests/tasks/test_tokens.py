@@ -310,5 +310,8 @@ def test_numbers_of_bytes_are_cut_by_lines_and_unusual_ones_are_noted(corpus: Pa
         tokens(token_bytes="bytes.txt")
     (corpus / "bytes.txt").write_bytes(b"1\n" + b"0\n" * (VOCABULARY - 1))
     assert any("bytes on average" in note for note in tokens(token_bytes="bytes.txt").data_notes())
+    half = [count if i % 2 else "0" for i, count in enumerate(counts)]
+    (corpus / "bytes.txt").write_text("\n".join(half), encoding="utf-8")
+    assert any("have no bytes" in note for note in tokens(token_bytes="bytes.txt").data_notes())
     (corpus / "many.txt").write_bytes(b"1\n" * 600)
     assert any("600 tokens have one byte" in note for note in tokens(token_bytes="many.txt", vocabulary=600).data_notes())
