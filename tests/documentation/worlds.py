@@ -146,6 +146,11 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     shell.fill |= {"attnlab plan --memory": "attnlab plan projection.yaml --memory"}
 
 
+@world("docs/concepts/pairing.md")
+def _(shell: Shell, request: pytest.FixtureRequest) -> None:
+    (shell.folder / "reports").symlink_to(ROOT / "reports")
+
+
 @world("docs/concepts/roles.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     shell.base["base"] = {"task": "multi30k", "variant": "dense"}

@@ -129,7 +129,7 @@ def test_a_study_runs_again_after_a_look_at_fewer_seeds_of_another_configuration
 def test_looks_count_for_a_changed_question(attnlab: Attnlab, root: Path) -> None:
     attnlab("run", "--seeds", "0-2", "--no-report")
     attnlab("run", "--seeds", "0-3", "--set", "margin=0.2", "--set", "baseline.variant=narrow", "--no-report")
-    assert spec_of(root).looks == Looks(3, 3, (4,)) and not spec_of(root).own_looks
+    assert spec_of(root).looks == Looks(3, 3, (4,)) and not spec_of(root).judged.own
 
 
 def test_a_plan_announces_a_further_look_and_its_level(attnlab: Attnlab, root: Path) -> None:
