@@ -73,7 +73,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class NewItems:
-    """What a difference shows about test items like those of the test, as if they were drawn anew.
+    """What a difference shows about new test items, drawn like the items of the test.
 
     Attributes:
         half_width: Half the width of the 95 % interval over seeds and items.

@@ -175,6 +175,29 @@ def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:
     assert "changed after the first run" in remarks[0] and "direction" in remarks[0]
 
 
+def test_the_page_says_when_the_study_has_changed_since_its_runs(cases: list[Any], tmp_path: Path) -> None:
+    (case,) = [case for case in cases if case.claim.id == "K06-one"]
+    assert case.remarks == ()
+    path = tmp_path / "K06-one.yaml"
+    path.write_text(case.claim.path.read_text(encoding="utf-8").replace("steps: 600", "steps: 1200"), encoding="utf-8")
+    (changed,) = read_claims(tmp_path)
+    (remark,) = describe_statement(changed, case.pages)
+    assert "changed since its runs: base" in remark
+
+
+def test_the_picture_shows_measured_sizes_in_units_of_the_published_ones(cases: list[Any], tmp_path: Path) -> None:
+    (case,) = [case for case in cases if case.claim.id == "S06"]  # better by 0.19 bits per byte
+    config = case.claim.config.model_copy(update={"size": 0.1})
+    study = case.claim.study.model_copy(update={"claim": config})
+    sized = replace(case, claim=replace(case.claim, study=study), ruling=rule(config, case.ruling.evidence))
+    assert sized.verdict == "upheld at this scale, more than the published size"
+    write_page(tmp_path, [sized])
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "<svg" in page and ">S06<" in page and "published size" in page
+    write_page(tmp_path, [case])
+    assert "<svg" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
 def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:
     stated: Claim = cases[0].claim
 
@@ -233,7 +256,7 @@ def test_a_study_of_ones_own_is_a_claim(
 
 
 def test_re_paired_seeds_of_one_variant_uphold_a_claim_as_rarely_as_promised() -> None:
-    """A hundred times, the seeds of four cells of an A/A study are paired anew with the baseline's."""
+    """The seeds of three cells of an A/A study are shuffled a hundred times."""
     stored = load(ROOT / "reports" / "aa")
     info, runs = stored["info"], stored["runs"]
     stated = [claim(direction) for direction in ("better", "worse")]

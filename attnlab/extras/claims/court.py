@@ -7,9 +7,9 @@ the page needs no store and no training, and the same reports give the same byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STUDIES, REPORTS = Path("ablations/claims"), Path("reports/claims")
 MAX_SEEDS = 20
 JUDGED = ("cell", "effect", "baseline", "direction", "size", "known")  # the fields of a claim that its ruling depends on
+TRAINED = ("base", "grid", "over", "factors", "sweep", "stages", "command")  # the sections that decide what is trained
 REACH = 0.5  # a claim is out of reach when its size is found with a smaller probability
 
 
@@ -144,7 +145,7 @@ def judge(claim: Claim, reports: Path = REPORTS) -> Case:
     folder = find_report(claim.study.study, reports)
     if folder is None:
         return Case(claim)
-    pages = tuple(make_page(**load(part)) for part in _parts(folder))
+    pages = _pages(tuple((part, (part / FILE).stat().st_mtime_ns) for part in _parts(folder)))
     evidence = [one for page in pages for one in _evidence(claim.config, page)]
     return Case(claim, rule(claim.config, evidence), pages, folder, tuple(describe_statement(claim, pages)))
 
@@ -160,6 +161,12 @@ def _parts(folder: Path) -> list[Path]:
     return [path.parent for path in sorted([*folder.glob(FILE), *folder.glob(f"*/{FILE}")])]
 
 
+@lru_cache(maxsize=32)
+def _pages(parts: tuple[tuple[Path, int], ...]) -> tuple[Page, ...]:
+    """Return the pages of a stored report, given the times of its files: several claims may be judged by one study."""
+    return tuple(make_page(**load(part)) for part, _ in parts)
+
+
 def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
     estimates = page.analyzed.results.estimates
     shares, _ = estimates.get("training_share", ((), {}))
@@ -168,27 +175,34 @@ def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
     return [replace(one, name=f"{page.info.task}: {one.name}") for one in evidence] if page.info.task else evidence
 
 
-def describe_statement(claim: Claim, pages: Iterable[Page]) -> list[str]:
-    """Return what the calls of the study say of its claim: stated after the first run, or changed since."""
+def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
+    """Return what a reader has to know: the claim was stated after the first run, or it or its study was changed since."""
     calls = next((page.info.calls for page in pages if page.info.calls), ())
-    now = _section(read(claim.path, what="a study")[0])
-    stated = [_recorded(call.text) for call in calls]
-    same = [one for one in stated if one.get("sentence") == now.get("sentence")]
+    now = read(claim.path, what="a study")[0] if claim.study.merged is None else claim.study.merged
+    recorded = [_recorded(call.text) for call in calls]
+    stated, sentence = [_section(fields) for fields in recorded], claim.config.sentence
+    same = [one for one in stated if one.get("sentence") == sentence]
+    remarks = []
     if not same:
-        return ["stated after the results of the study were known"]
-    remarks = [] if same[0] is stated[0] else ["stated after the first run of the study"]
-    changed = [name for name in JUDGED if same[0].get(name) != now.get(name)]
-    return [*remarks, *([f"changed after the first run: {', '.join(changed)}"] if changed else [])]
+        remarks.append("stated after the results of the study were known")
+    elif same[0] is not stated[0]:
+        remarks.append("stated after the first run of the study")
+    if same and (changed := [name for name in JUDGED if same[0].get(name) != _section(now).get(name)]):
+        remarks.append(f"changed after the first run: {', '.join(changed)}")
+    if recorded and (changed := [name for name in TRAINED if recorded[-1].get(name) != now.get(name)]):
+        remarks.append(f"the file of the study has changed since its runs: {', '.join(changed)}")
+    return remarks
 
 
 def _recorded(text: str) -> dict[str, Any]:
-    """Return the claim in the recorded text of a study file; empty without one, or when the text cannot be read."""
+    """Return the fields of a recorded study file; empty when it cannot be read."""
     try:
-        return _section(parse(text, name="the recorded study")[0])
+        fields = parse(text, name="the recorded study")[0]
     except UserError:
         return {}
+    return fields if isinstance(fields, dict) else {}
 
 
-def _section(fields: Any) -> dict[str, Any]:
-    claim = fields.get("claim") if isinstance(fields, dict) else None
+def _section(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    claim = fields.get("claim")
     return claim if isinstance(claim, dict) else {}
