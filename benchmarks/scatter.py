@@ -7,7 +7,8 @@ For each reduction, the ratio of the variance of a paired difference without it 
 - early: training losses of the same runs at a part of their steps as covariates. The mean of such a covariate is unknown,
   because the cells differ in it, too. It can therefore only help if more seeds are trained up to that step (double sampling;
   Cochran 1977, chapter 12): with the correlation r of the two differences and the share c of the steps, the ratio is
-  1 / (sqrt(1 - r^2) + r sqrt(c))^2 for the best numbers of seeds, or 1 if that is less.
+  1 / (sqrt((1 - r^2) (1 - c)) + r sqrt(c))^2 for the best numbers of seeds when c < r^2, else 1: runs that are trained to the
+  end are among the runs that are trained up to that step, and their first part is paid once.
 
 Errors are those of a bootstrap over comparisons.
 
@@ -89,7 +90,9 @@ def split_ratio(groups: Sequence[Columns]) -> float:
 def early_ratio(groups: Sequence[Columns], share: float) -> float:
     """Return the ratio for double sampling with losses at a share of the steps."""
     r = abs(correlation(groups, share))
-    return max(1.0, 1 / (math.sqrt(max(0.0, 1 - r * r)) + r * math.sqrt(share)) ** 2)
+    if share >= r * r:
+        return 1.0
+    return 1 / (math.sqrt((1 - r * r) * (1 - share)) + r * math.sqrt(share)) ** 2
 
 
 def correlation(groups: Sequence[Columns], share: float) -> float:

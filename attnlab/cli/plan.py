@@ -128,10 +128,13 @@ def _print_most_seeds(plan: Plan, pace: Pace) -> None:
     most = plan.study.max_seeds
     if most is None:
         return
-    share = most / len(plan.seeds)
-    time = format_duration(share * plan.train_flops / pace.tflops / pace.workers / 1e12)
-    runs = count(round(share * plan.total), "run")
-    print_text(f"Seeds are added to inconclusive comparisons, up to {most} per cell: at most {runs}, {time}.")
+    from attnlab.study.adaptive import with_seeds
+
+    whole = with_seeds(plan, list(range(most)))
+    time = format_duration(whole.train_flops / pace.tflops / pace.workers / 1e12)
+    print_text(
+        f"Seeds are added to inconclusive comparisons, up to {most} per cell: at most {count(whole.total, 'run')}, {time}."
+    )
 
 
 def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -> None:

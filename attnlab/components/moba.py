@@ -11,7 +11,7 @@ position scheme. There are no parameters: the choice has no gradient, the keys l
 Departures from the paper: padding does not count in the means. Decoding chooses blocks as training does; the authors generate
 with full attention. The logits of hidden keys are computed and masked: the component shows what the sparsity costs in quality,
 in rows of some hundreds of positions, and saves no time.
-Cost: that of attention to all keys, and O(h t dim / (h B) s) for the choice; no parameters.
+Cost: that of attention to all keys, and O(t s dim / B) for the choice; no parameters.
 Glossary: ``size`` B; ``count`` k, with the own block.
 """
 
@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from attnlab.components.base import Component, ComponentConfig
 from attnlab.nn.indices import MaskFunction
+from attnlab.nn.linear_attention import without_autocast
 
 
 class Moba(Component):
@@ -55,10 +56,12 @@ class Moba(Component):
     def visible_function(self, q: Tensor, k: Tensor, mask: Tensor | None) -> MaskFunction:
         t, s = q.shape[2], k.shape[2]
         exact = torch.promote_types(q.dtype, torch.float32)
-        scores = q.to(exact) @ self.mean_keys(k.to(exact), mask).mT  # (b, h, t, n)
+        means, counts = self.mean_keys(k.to(exact), mask)
+        with without_autocast(q.device):  # nearly equal scores would change places in bf16
+            scores = q.to(exact) @ means.mT  # (b, h, t, n)
         own = torch.arange(s - t, s, device=q.device)[:, None] // self.size  # (t, 1)
         blocks = torch.arange(scores.shape[-1], device=q.device)
-        scores = scores.masked_fill(blocks >= own, float("-inf"))
+        scores = scores.masked_fill((blocks >= own) | (counts.mT == 0), float("-inf"))
         best = scores.topk(min(self.count - 1, scores.shape[-1]), dim=-1)
         chosen = (blocks == own).expand_as(scores).scatter(-1, best.indices, best.values > float("-inf"))
         chosen = chosen | (blocks == own)
@@ -68,11 +71,14 @@ class Moba(Component):
 
         return visible
 
-    def mean_keys(self, k: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean key of each block of k (b, h, s, d), without those that mask (b, s) hides: (b, h, n, d)."""
+    def mean_keys(self, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the mean key (b, h, n, d) and the number of keys (b or 1, 1, n, 1) of each block of k (b, h, s, d).
+
+        Keys that mask (b, s) hides do not count.
+        """
         real = k.new_ones(1, k.shape[2]) if mask is None else mask.to(k.dtype)
         real = real[:, None, :, None]
         sums, counts = (
             F.pad(z, (0, 0, 0, -z.shape[2] % self.size)).unflatten(2, (-1, self.size)).sum(3) for z in (k * real, real)
         )
-        return sums / counts.clamp(min=1)
+        return sums / counts.clamp(min=1), counts

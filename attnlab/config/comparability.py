@@ -29,7 +29,9 @@ OTHER_FILES = "If the program tests on these files, the difference is one of the
 DIGITS = 16  # of a digest of a data file
 SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
 OF_EVALUATION = ("protocol", "stride", "limit")  # of an identity of a test: how much of it is read
-LENGTH = re.compile(r"(?:.*[._-])?(?:steps|epochs|iters|iterations|updates|tokens)", re.IGNORECASE)  # values of a program
+LENGTH = re.compile(  # names of values of a program that are the length of its training
+    r"(?:.*\.)?(?:(?:max|total|num|n|train|training)[_-])*(?:steps|epochs|iters|iterations|updates|tokens)", re.IGNORECASE
+)
 SMOKE = 10  # a training that is so many times as long as an earlier one asks another question
 TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 

@@ -11,7 +11,8 @@ and, except with ``post``, a Norm after the last block. Norm is a layer norm (Ba
 & Sennrich 2019, arXiv:1910.07467), DyT (``attnlab.nn.layers.DynamicTanh``) or the identity (``norm_type: none``).
 
 With ``residual: none``, "x +" is missing. With ``x0``, a block reads a x + b x_0, where x_0 is the input of the first block and
-a and b are two learned scalars of the block, 1 and 0 at first (Jordan et al. 2024, https://github.com/KellerJordan/modded-nanogpt).
+a and b are two learned scalars of the block, 1 and 0 at first (Jordan et al. 2024, https://github.com/KellerJordan/modded-
+nanogpt; there x_0 is normalized, as with ``embedding_norm``).
 
 To try another block, norm or feed-forward, subclass ``Block``, and name it as ``block`` of a model
 (``examples/my_model/blocks.py`` is an example).

@@ -28,7 +28,8 @@ standard deviation of 0.02 is that of the first GPT (Radford et al. 2018, sectio
     residual projections             N(0, 0.02 / sqrt(2 depth)): two sublayers of each block write to the residual stream
     biases                           0
 
-The scale is the same in an encoder-decoder, although its decoder blocks have three sublayers.
+The scale is the same in an encoder-decoder, although its decoder blocks have three sublayers, and with ``ff_mult: 0``,
+where blocks have one.
 
 Residual projections are the linear layers that a module names in ``residual_projections``: the variant's, and W_2 of the
 feed-forward. A variant that declares none, such as ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,

@@ -41,10 +41,11 @@ def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
     text = f"{lower} to {higher} {level_noun(spec)}: "
     if agreement.share is None:
         return f"{text}no verdict on any of {count(agreement.pairs, 'pair')} at {lower}"
+    near = f", and {format_near(agreement)} on nearly tied ones" if agreement.near else ""
     return (
         f"{text}{agreement.kept} of {count(agreement.verdicts, 'verdict')} on {count(agreement.pairs, 'pair')} of "
-        f"{agreement.cells} cells keep their sign, {format_share(agreement)}, and {format_near(agreement)} on nearly tied "
-        f"ones; at {higher}, {agreement.confirmed} are the same verdict and {agreement.reversed} the opposite one"
+        f"{agreement.cells} cells keep their sign, {format_share(agreement)}{near}; at {higher}, {agreement.confirmed} are the "
+        f"same verdict and {agreement.reversed} the opposite one"
     )
 
 

@@ -105,7 +105,10 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
 
 def _adds_seeds(call: Call) -> bool:
     """Return True when a call adds seeds until verdicts are conclusive, by itself or as its study file says."""
-    return ADAPTIVE in call.command or re.search(r"^(seeds: *['\"]?auto|max_seeds: *\d)", call.text, re.MULTILINE) is not None
+    if ADAPTIVE in call.command or re.search(r"--set '?(seeds=auto|max_seeds=\d)", call.command):
+        return True
+    stated = re.search(r"^(seeds: *['\"]?auto|max_seeds: *\d)", call.text, re.MULTILINE)
+    return stated is not None and "--seeds" not in call.command
 
 
 def _portable(call: Call, study: str) -> tuple[str, str, str]:

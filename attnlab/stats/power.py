@@ -117,14 +117,19 @@ def seeds_for_verdict(design: TableDesign, spread: Spread, probability: float = 
     return candidates[index] if index < len(candidates) else None
 
 
-def largest_spread(design: TableDesign, seeds: int, probability: float = POWER) -> float | None:
-    """Return the largest standard deviation with which `seeds` pairs have this `verdict_probability`; None below 2 pairs."""
+def largest_spread(
+    design: TableDesign, seeds: int, probability: float = POWER, *, degrees_of_freedom: float = math.inf
+) -> float | None:
+    """Return the largest standard deviation with which `seeds` pairs have this `verdict_probability`; None below 2 pairs.
+
+    With `degrees_of_freedom`, the largest estimate of it from earlier pairs.
+    """
     if seeds < 2:
         return None
     low, high = (math.log(factor * design.margin) for factor in (NARROWEST, WIDEST))
     while high - low > 1e-3:
         middle = (low + high) / 2
-        enough = verdict_probability(design, seeds, Spread(math.exp(middle))) >= probability
+        enough = verdict_probability(design, seeds, Spread(math.exp(middle), degrees_of_freedom)) >= probability
         low, high = (middle, high) if enough else (low, middle)
     return math.exp(low)
 

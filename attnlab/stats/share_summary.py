@@ -66,7 +66,8 @@ class CellShare:
     Attributes:
         name: Name of the cell; without its level if the source is `ShareSource.LEVELS`.
         baseline: Name of its baseline, likewise.
-        cell: The cell that the share is one of: at the highest level if the source is `ShareSource.LEVELS`.
+        cell, base_cell: The cell that the share is one of, and its baseline's: at the highest level if the source is
+            `ShareSource.LEVELS`.
         share: The share of the steps, the FLOPs and the time.
         source: The curves that it is read from.
         levels: Lengths of the trainings, for `ShareSource.LEVELS`; the share is one of the longest.
@@ -76,6 +77,7 @@ class CellShare:
     name: str
     baseline: str
     cell: str
+    base_cell: str
     share: TrainingShare
     source: ShareSource
     levels: tuple[float, ...] = ()
@@ -137,7 +139,8 @@ def _share_over_levels(
     )
     names = trend.comparisons[-1].name, bases[-1].name
     share = training_share(cell, baseline, direction=spec.direction, log_steps=True, **_cost_ratios(*names, shared, costs))
-    return share and CellShare(trend.name, trend.baseline, names[0], share, ShareSource.LEVELS, trend.levels)
+    levels = {"source": ShareSource.LEVELS, "levels": trend.levels}
+    return share and CellShare(trend.name, trend.baseline, *names, share, **levels)
 
 
 def _share_of_curves(
@@ -156,7 +159,7 @@ def _share_of_curves(
             own, base = ({seed: running_mean(of[seed]) for seed in shared} for of in (own, base))
         own, base = ({seed: of[seed] for seed in shared} for of in (own, base))
         share = training_share(own, base, direction=direction, **_cost_ratios(cell.name, cell.baseline, shared, costs))
-        return share and CellShare(cell.name, cell.baseline, cell.name, share, source)
+        return share and CellShare(cell.name, cell.baseline, cell.name, cell.baseline, share, source)
     return None
 
 

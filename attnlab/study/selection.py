@@ -207,15 +207,16 @@ def _earlier_configurations(
     present: dict[str, set[str]] = {}
     for key, (name, _) in cells.items():
         present.setdefault(name, set()).add(key)
-    judged = [entry for entry in history if entry.event is Event.JUDGED and entry.version in ("", version)]
-    first = min(
+    judged = [entry for entry in history if entry.event is Event.JUDGED]
+    first = min(  # also by another version: the keys of programs do not depend on it
         (entry.time for entry in judged if entry.study == study and entry.cells.keys() & cells.keys()), default=math.inf
     )
-    for entry in judged:
+    for entry in (entry for entry in judged if entry.version in ("", version)):
         for pair, keys in _judged_pairs(entry, pairs):
             if all(key in present.get(name, ()) for key, name in zip(keys, pair, strict=True)):
                 continue
-            now = [subjects[next(iter(present[name]))] for name in pair if present.get(name, set()) & subjects.keys()]
+            with_subject = [sorted(present.get(name, set()) & subjects.keys()) for name in pair]
+            now = [subjects[of_cell[0]] for of_cell in with_subject if of_cell]
             then = [entry.subjects[key] for key in keys if key in entry.subjects]
             known = len(now) == len(then) == len(pair)
             smoke = known and all(one.is_smoke_run_of(other) for one, other in zip(then, now, strict=True))
@@ -266,7 +267,7 @@ def _programs(entry: Entry) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the program and the names of each pair of cells that a table compares."""
     known = [(entry.subjects[key].program, name) for key, (name, seeds) in entry.cells.items() if key in entry.subjects]
     for (program, name), (other, base) in combinations(known, 2):
-        if program == other:
+        if program == other and name != base:
             yield program, frozenset((name, base))
 
 

@@ -201,8 +201,10 @@ class VerdictTime:
         With the same probability, cells without a difference are called equivalent within a margin of this size.
         """
         if group.design is not None and group.spread is not None:
-            for seeds, sd in self.examples(group):
-                yield seeds, group.design.margin * group.spread.sd / sd
+            for seeds in self.numbers:
+                sd = largest_spread(group.design, seeds, degrees_of_freedom=group.spread.degrees_of_freedom)
+                if sd is not None:
+                    yield seeds, group.design.margin * group.spread.sd / sd
 
 
 def verdict_time(plan: Plan, pace: Pace, *, root: str | Path | None = None) -> VerdictTime:

@@ -1,4 +1,4 @@
-"""``translation``: parallel text of yours, two files for each split with one sentence a line.
+"""``translation``: your own parallel text, two files for each split with one sentence a line.
 
 Lines with the same number translate each other. A line ends with ``\\n`` or ``\\r\\n`` alone (``attnlab.tasks.lines``).
 
@@ -46,7 +46,7 @@ class Scan:
 
 
 class Parallel(TranslationTask):
-    """Translate the sentences of yours files.
+    """Translate the sentences of your files.
 
     Args:
         source, target: the files of ``train``, relative to the study's file in a study and to the working directory in

@@ -10,14 +10,14 @@ Siems et al. 2025, arXiv:2502.10297, "DeltaProduct: Improving State-Tracking in 
     y_t      = W_O RMSNorm(S_t^T q_t)
 
 The transition of a position is a product of n generalized Householder matrices, n being ``reflections``; with beta = 2, each is
-a reflection. A swap of two elements is one reflection, which ``delta``, n = 1, reaches as well; a rotation needs two, and so do
-the cycles of three elements in the group S_3. alpha_t = 1, or, with ``gated``, the decay of ``gated_delta``, which also
-multiplies RMSNorm(S_t^T q_t) by silu(W_G x_t) (Gated DeltaProduct). conv is the convolution of ``delta``, with ``short_conv``
-c. Without ``negative_eigenvalues``, beta = sigmoid(W_beta,j x_t).
+a reflection. A swap of two elements is one reflection, which ``delta`` with ``negative_eigenvalues``, n = 1, reaches as well; a
+rotation needs two, and so do the cycles of three elements in the group S_3. alpha_t = 1, or, with ``gated``, the decay of
+``gated_delta``, which also multiplies RMSNorm(S_t^T q_t) by silu(W_G x_t) (Gated DeltaProduct). conv is the convolution of
+``delta``, with ``short_conv`` c. Without ``negative_eigenvalues``, beta = sigmoid(W_beta,j x_t).
 
 Departures from the paper: no convolution unless ``short_conv`` is set; the authors' code has c = 4. As in ``delta``, S_t^T q_t
-is not multiplied by 1 / sqrt(d) before the norm. Keys and values have the same width. Weights are drawn as in all other
-variants.
+is not multiplied by 1 / sqrt(d) before the norm. Keys and values have the same width. With ``gated``, A starts as in
+``gated_delta``. Weights are drawn as in all other variants.
 Cost: time O(n t (C + d) dim) in chunks of C = 64 steps; a state of d^2 numbers a head; (2 + 2 n) dim^2 + n h dim parameters,
 dim^2 + h dim more with ``gated`` and (1 + 2 n) c dim more with convolutions.
 Glossary: ``query`` W_Q; ``key``, ``value``, ``beta`` W_K,j, W_V,j, W_beta,j, those of j = 1 first; ``convolutions`` w; ``step``

@@ -6,12 +6,13 @@ DeepSeek-AI 2025, arXiv:2512.02556, "DeepSeek-V3.2", equations 1 to 4.
     S_t  = {s <= t : I_ts is among the k largest of its row}
     u_t  = W_O Concat(softmax_(s in S_t)(q_t . k_s / sqrt(d)) v_s)            of each head                    (2)
     p_t  = mean over heads of softmax_(s <= t)(q_t . k_s / sqrt(d))
-    L^I  = mean over t of KL(p_t || softmax_(s <= t)(I_t))                                                    (3)
+    L^I  = mean over real t of KL(p_t || softmax_(s <= t)(I_t))                                                    (3)
 
 All heads share S_t. The choice has no gradient, so the indexer learns by a loss of its own, L^I, towards the distribution of
-the attention: its input and p_t are constants for L^I, which therefore does not reach the rest of the model. The backward pass
-of any loss adds the gradient of L^I (``attnlab.nn.functions.with_gradient_of``); the reported training loss does not contain
-it. With gradient accumulation, L^I counts once for each micro-batch.
+the attention: its input and p_t are constants for L^I, which therefore reaches the rest of the model only through the common
+norm that ``train.grad_clip`` clips. The backward pass of any loss adds the gradient of L^I
+(``attnlab.nn.functions.with_gradient_of``); the reported training loss does not contain it. With gradient accumulation, L^I
+counts once for each micro-batch.
 
 Departures from the paper: attention is sparse from the first step on, and L^I compares over all visible keys, equation 3. The
 paper does so while attention is dense, and then compares over the chosen keys (4). Attention is that of ``dense``, not of
@@ -90,7 +91,8 @@ class Dsa(Variant):
         y = self.out(merge_heads(y))
         if self.cache is not None or not torch.is_grad_enabled():
             return y
-        return with_gradient_of(_divergence(scores, self._distribution(q, k, visible), visible), y)
+        real = None if mask is None else mask[:, s - t :]
+        return with_gradient_of(_divergence(scores, self._distribution(q, k, visible), visible, real), y)
 
     @torch.no_grad()
     def _distribution(self, q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
@@ -156,7 +158,8 @@ def _largest(scores: Tensor, visible: Tensor, count: int) -> Tensor:
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True).flip(-1) & visible
 
 
-def _divergence(scores: Tensor, p: Tensor, visible: Tensor) -> Tensor:
-    """Return the mean over rows of KL(p || softmax(scores)), up to the entropy of p, which is a constant."""
+def _divergence(scores: Tensor, p: Tensor, visible: Tensor, real: Tensor | None) -> Tensor:
+    """Return the mean over real queries (b, t) of KL(p || softmax(scores)), up to the entropy of p, which is a constant."""
     log_q = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).log_softmax(-1)
-    return -(p * log_q.masked_fill(~visible, 0.0)).sum(-1).mean()
+    rows = -(p * log_q.masked_fill(~visible, 0.0)).sum(-1)
+    return rows.mean() if real is None else (rows * real).sum() / real.sum().clamp(min=1)

@@ -91,11 +91,11 @@ class LinearRecurrence(Variant):
         """Continue the recurrence from the cached state, or from zeros.
 
         Args:
-            rule: ``linear_attention`` or ``delta_rule``.
+            rule: ``linear_attention``, ``delta_rule``, or a function with their arguments and results.
             q: (b, h, t, d).
             k: (b, h, s, d).
             v: (b, h, s, e).
-            gates: (b, h, s, 1 or d), the further arguments of ``rule``; the last one is the log decay.
+            gates: (b, h, s, any width), the further arguments of ``rule``. They are 0 at padding, so decays are logarithms.
             mask: (b, s), the mask that ``forward`` received.
 
         Returns:

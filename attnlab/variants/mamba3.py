@@ -20,9 +20,9 @@ b_B and b_C are vectors of each head; W_B, W_C and W_theta serve all heads.
 
 Departures from the paper: there is no multi-input, multi-output form. Heads are ``model.heads``, and N is 64; in the authors'
 code a head has 64 features and N is 128. The input of padding is zero at both ends of a step.
-Cost: time O(t m dim (C + N)) in chunks of C = 64 positions, with ``expand`` m and ``state_dim`` N; a state of m N dim numbers,
-and for the next step m dim + h N + h r N / 2 of the last position, where r is ``rotary_fraction``; 3 m dim^2 parameters, and
-(2 N + 3 h + r N / 2) dim + 2 h N more.
+Cost: time O(t (h C N + m dim (C + N))) in chunks of C = 64 positions, with ``expand`` m and ``state_dim`` N; a state of m N dim
+numbers, and for the next step m dim + h N + h r N / 2 of the last position, where r is ``rotary_fraction``; 3 m dim^2
+parameters, and (2 N + 3 h + r N / 2) dim + 2 h N more.
 Glossary: ``query`` W_C, ``key`` W_B, ``value`` X; ``query_norm``, ``key_norm``; ``query_bias`` b_C, ``key_bias`` b_B; ``step``
 W_Delta and ``step_bias`` b_Delta; ``rate`` W_A; ``mix`` W_lambda; ``angle`` W_theta; ``gate`` z; ``skip`` D; ``out`` W_O.
 """

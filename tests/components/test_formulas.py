@@ -154,8 +154,9 @@ def test_equals_the_formula(case: str, backend: str) -> None:
 class ChoosesByTheFirstKey(Moba):
     """Describes a block by its first key."""
 
-    def mean_keys(self, k: Tensor, mask: Tensor | None) -> Tensor:
-        return k[:, :, :: self.size]
+    def mean_keys(self, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        first = k[:, :, :: self.size]
+        return first, torch.ones_like(first[..., :1])
 
 
 class CountsTheOwnBlockTwice(Moba):
@@ -180,8 +181,18 @@ def test_moba_leaves_padding_out_of_its_means() -> None:
     moba = COMPONENTS.get("moba")(ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role="causal", length=T), size=2)
     mask = torch.tensor([[True, False, True, True, False, False, True]])
     k = torch.randn(1, HEADS, T, D, dtype=torch.float64)
-    means = moba.mean_keys(k, mask)
+    means, counts = moba.mean_keys(k, mask)
     assert torch.equal(means[:, :, 0], k[:, :, 0]) and not means[:, :, 2].any()
+    assert counts.flatten().tolist() == [1, 2, 0, 1]
+
+
+def test_moba_chooses_no_block_of_padding() -> None:
+    """Its mean is 0, more than all scores here."""
+    moba = COMPONENTS.get("moba")(ComponentConfig(dim=4, heads=1, head_dim=4, role="causal", length=8), size=2, count=2)
+    q, k = torch.ones(1, 1, 8, 4), -torch.arange(8.0)[None, None, :, None].expand(1, 1, 8, 4)
+    visible = moba.visible_function(q, k, torch.arange(8)[None] >= 2)
+    b, h, i, j = torch.tensor(0), torch.tensor(0), torch.tensor(7), torch.arange(8)
+    assert visible(b, h, i, j).tolist() == [False, False, True, True, False, False, True, True]
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"size": 2, "count": 0}])

@@ -72,7 +72,7 @@ def test_the_plan_states_which_differences_its_seeds_settle(root: Path) -> None:
     assert group.design is not None and group.spread is not None and list(settled) == [4, 5, 10]
     for seeds, difference in settled.items():
         design = TableDesign(difference, group.design.comparisons, group.design.sharing, group.design.most, group.design.looks)
-        assert verdict_probability(design, seeds, Spread(group.spread.sd)) == pytest.approx(POWER, abs=0.01)
+        assert verdict_probability(design, seeds, group.spread) == pytest.approx(POWER, abs=0.01)
 
 
 @pytest.mark.parametrize("changes", [{"margin": None}, {"margin": "50 % of steps"}])

@@ -43,6 +43,7 @@ GOOD = {
     "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
     "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
     "attnlab.failures": ["", "2"],
+    "attnlab.cell": ["[dense, no_wo]", "{a}"],
     "attnlab.config": [json.dumps(OWN), json.dumps({**OWN, "of_another_version": 1})],
 }
 BAD = {

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.models.cache import key_value_cache
 from attnlab.nn.functions import with_gradient_of
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.variants import AttentionConfig, Variant
-from attnlab.variants.dsa import Dsa, Indexer
+from attnlab.variants.dsa import Dsa, Indexer, _divergence
 from tests.oracles import positions
 from tests.oracles.attention import attention, behind, concatenated, heads_of, scaled_product
 from tests.variants.test_variants import DIM, HEADS, M, T, inputs, scheme, whole_matrix, with_ones
@@ -143,6 +144,19 @@ def test_decoding_caches_the_keys_of_the_indexer() -> None:
             parts = [variant(part) for part in x.split([5, 1, T - 6], dim=1)]
             assert caches.nbytes == 2 * T * (2 * DIM + WIDTH) * 8
     torch.testing.assert_close(torch.cat(parts, dim=1), y)
+
+
+def test_padding_does_not_change_the_loss_of_the_indexer() -> None:
+    torch.manual_seed(0)
+    p, scores = torch.rand(1, 3, 3, dtype=torch.float64), torch.randn(1, 3, 3, dtype=torch.float64)
+    visible = torch.ones(3, 3, dtype=torch.bool).tril()[None]
+    alone = _divergence(scores, p * visible, visible, None)
+    pad = (0, 2, 0, 2)
+    keys = torch.tensor([[True, True, True, False, False]])
+    seen = torch.ones(5, 5, dtype=torch.bool).tril()[None] & keys[:, None]
+    others = torch.rand(1, 5, 5, dtype=torch.float64)
+    longer = [torch.where(keys[..., None], F.pad(z, pad), others) for z in (scores, p * visible)]
+    torch.testing.assert_close(_divergence(longer[0], longer[1] * seen, seen, keys), alone)
 
 
 def test_a_loss_of_its_own_adds_its_gradient_and_nothing_else() -> None:

@@ -67,7 +67,7 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
         plan = make_plan(claim.path)
         try:
             require_seeds_can_be_added(plan, max_seeds=MAX_SEEDS)
-        except UserError:  # a sweep or a factorial study, which has the seeds of its file
+        except UserError:  # a sweep, a design, or no baseline: the seeds of its file
             result, history = run(plan, workers=workers), None
         else:
             result, history = run_until_conclusive(plan, run=run, max_seeds=MAX_SEEDS, workers=workers)

@@ -152,11 +152,10 @@ def gather(
         return [_of_solve_rate(cell) for cell in meant]
     baselines = {cell.name for cell in cells if claim.baseline is None or _has(claim.baseline, cell)}
     compared = [cell for cell in comparisons(meant) if not cell.is_baseline and cell.baseline in baselines]
+    pairs = {(cell.name, cell.baseline) for cell in compared}
     if claim.direction in OF_TRAINING:
-        names = {cell.name for cell in compared}
-        return [_of_share(one) for one in shares if one.cell in names]
+        return [_of_share(one, claim.direction) for one in shares if (one.cell, one.base_cell) in pairs]
     if claim.direction in OF_TRENDS:
-        pairs = {(cell.name, cell.baseline) for cell in compared}
         return [
             _of_trend(one, margin) for one in trends if any((cell.name, cell.baseline) in pairs for cell in one.comparisons)
         ]
@@ -221,11 +220,14 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
     return Evidence(cell.name, outcome, n, solved / n, low, high, reason=reason, cells=(cell.name,))
 
 
-def _of_share(one: CellShare) -> Evidence:
+def _of_share(one: CellShare, direction: Direction) -> Evidence:
+    """Return the share of the steps that a cell saves; for a claim that it costs steps, the share that it needs in addition."""
     ratio = one.share.log_ratio
     if one.others or ratio.low is None or ratio.high is None:
         reason = "it rests on a choice of records" if one.others else "one seed has no interval"
         return Evidence(one.name, "inconclusive", ratio.n, reason=reason)
     outcome = "saves" if ratio.high < 0 else "costs" if ratio.low > 0 else "inconclusive"
     mean, low, high = (1 - math.exp(end) for end in (ratio.mean, ratio.high, ratio.low))
+    if direction == "costs":
+        mean, low, high = -mean, -high, -low
     return Evidence(one.name, outcome, ratio.n, mean, low, high)

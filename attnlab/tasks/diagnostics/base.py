@@ -51,7 +51,7 @@ class Diagnostic(Task):
             some variants fail.
         chance_is_estimated: ``chance`` counts random rows; False: it is computed.
         steps: number of training steps, with batches of 64 rows, that suffice for a variant that can solve the easiest level.
-            ``attnlab profile`` trains a diagnostic of yours for at most so many steps, with batches of 32 rows.
+            ``attnlab profile`` trains your own diagnostic for at most so many steps, with batches of 32 rows.
     """
 
     kind = "language_model"

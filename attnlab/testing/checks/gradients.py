@@ -40,7 +40,7 @@ def _run_gradcheck(target: CheckTarget, role: str, backend: str, *, dropout: flo
     layer = target.build(role, backend=backend, dropout=dropout).train(dropout > 0)
     x, context = target.inputs(role, 1, 3, s=2)
     named = trained_parameters(layer.attention)
-    apart = getattr(target.variant, "trained_apart", ())
+    apart = target.variant.trained_apart
     parameters = {f"attention.{name}": p for name, p in named.items() if name.split(".")[0] not in apart}
     inputs = [x.requires_grad_(), *([] if context is None else [context.requires_grad_()]), *parameters.values()]
     n = 1 if context is None else 2

@@ -112,6 +112,7 @@ def _require_trained_positions(train: Rows, rows: Rows, split: str) -> None:
 
 def _require_same_kinds(train: np.ndarray, evaluated: np.ndarray, split: str, kind: str, number: int) -> None:
     """Raise ``Failure`` when tokens or classes that are common on one side are absent on the other."""
+    number = max(number, *(int(values.max(initial=-1)) + 1 for values in (train, evaluated)))
     counts = {name: np.bincount(values, minlength=number) for name, values in (("train", train), (split, evaluated))}
     for one, other in (("train", split), (split, "train")):
         shares = counts[one] / counts[one].sum()
