@@ -4,7 +4,8 @@ This module checks everything that needs no registry. The plan checks names and 
 
 ``include`` names a base file that completes a study. The base file is merged under the study: mappings are merged key by key,
 and all other values of the study replace the values of the base file. A mapping with a ``name`` replaces the other one, because
-its options belong to that name. Paths in a base file are relative to the study's file, like all paths in it.
+its options belong to that name, and a ``claim`` the other claim. Paths in a base file are relative to the study's file, like
+all paths in it.
 
 ``over`` has the levels at which the cells of a study are compared, to find out how their differences change. ``over:
 {train.steps: [500, 1500, 4500]}`` is an axis like any other of the grid, with a role: each cell is compared with its baseline
@@ -327,7 +328,8 @@ def _merged(base: dict[str, Any], own: dict[str, Any], loc: Loc = ()) -> dict[st
         below = merged.get(key)
         if loc == ("base", "train") and ONE_OF.get(key) not in own:
             merged.pop(ONE_OF.get(key, ""), None)
-        if isinstance(value, dict) and isinstance(below, dict) and "name" not in value:
+        whole = loc == () and key == "claim"  # the size of another claim is not that of this one
+        if isinstance(value, dict) and isinstance(below, dict) and "name" not in value and not whole:
             value = _merged(below, value, (*loc, key))
         merged[key] = value
     return merged

@@ -60,6 +60,15 @@ def test_a_base_file_may_include_another_one(tmp_path: Path) -> None:
     assert (study.retries, study.margin) == (4, 0.5)
 
 
+def test_a_claim_takes_nothing_from_the_claim_of_its_base_file(tmp_path: Path) -> None:
+    stated = "claim: {{sentence: {0}, source: x, cell: {{variant: no_wo}}, direction: better{1}}}\n"
+    path = folder(tmp_path, shared__deep="baseline: {variant: dense}\n" + stated.format("One.", ", size: 0.1, known: true"))
+    (tmp_path / "shared" / "base.yaml").write_text(f"include: deep.yaml\n{BASE}")
+    path.write_text(TOP.replace("[dense]", "[dense, no_wo]") + stated.format("Two.", ""))
+    claim = read_study(path).claim
+    assert claim is not None and (claim.sentence, claim.size, claim.known) == ("Two.", None, False)
+
+
 def test_a_dictionary_may_include_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder(tmp_path)
     monkeypatch.chdir(tmp_path)

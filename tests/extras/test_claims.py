@@ -114,6 +114,14 @@ def test_equivalence_refutes_a_size_that_is_larger_than_the_margin_only() -> Non
     assert rule(claim("better"), found).kind is NOT_SETTLED
 
 
+def test_an_interval_within_the_size_refutes_it_without_a_margin() -> None:
+    within, beyond = (evidence("inconclusive", mean=0.0, low=-0.008, high=high) for high in (0.006, 0.012))
+    assert rule(claim("better", size=0.01), [within]).kind is REFUTED
+    assert rule(claim("better", size=0.01), [beyond]).kind is NOT_SETTLED
+    assert rule(claim("better"), [within]).kind is NOT_SETTLED
+    assert rule(claim("better", size=0.01), [replace(within, outcome="better")]).kind is UPHELD
+
+
 def test_a_claim_about_several_cells_is_about_all_of_them() -> None:
     stated = claim("better")
     assert rule(stated, [evidence("better"), evidence("better")]).kind is UPHELD
@@ -167,7 +175,7 @@ def test_the_committed_page_is_the_one_that_the_reports_give(cases: list[Any], t
 
 def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:
     (case,) = [case for case in cases if case.claim.id == "K02-lstm"]
-    assert "after the results" in case.remarks[0]
+    assert "after its results" in case.remarks[0]
     (call, *_) = case.pages[0].info.calls
     text = case.claim.path.read_text(encoding="utf-8").replace("worse", "better")
     pages = tuple(replace(page, info=replace(page.info, calls=(replace(call, text=text),))) for page in case.pages)

@@ -184,7 +184,7 @@ def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
     same = [one for one in stated if one.get("sentence") == sentence]
     remarks = []
     if not same:
-        remarks.append("stated after the results of the study were known")
+        remarks.append("not in the file of the first run, so perhaps stated after its results were known")
     elif same[0] is not stated[0]:
         remarks.append("stated after the first run of the study")
     if same and (changed := [name for name in JUDGED if same[0].get(name) != _section(now).get(name)]):

@@ -20,7 +20,7 @@ COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKin
 HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
-    "Refuted: one of them has the other direction, or is equivalent within a margin that is smaller than the published size. "
+    "Refuted: one of them has the other direction, or is smaller than the published size, by its interval or an equivalence. "
     "Verdicts hold at the stated scale; they say nothing of larger models.",
     "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
     "Measured: the estimate with the 95 % interval that holds together with all others of its study; of several comparisons, "

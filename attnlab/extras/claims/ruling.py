@@ -2,7 +2,8 @@
 
 A claim about several cells is about all of them: it is upheld when every comparison upholds it, and refuted when one of them
 refutes it. Comparisons are corrected over their table already. A claim of "better" by a size is also refuted by equivalence
-within a smaller margin; a claim of equivalence is upheld by a difference that is smaller than the margin.
+within a smaller margin, and by an interval within the size; a claim of equivalence is upheld by a difference that is smaller
+than the margin.
 """
 
 from __future__ import annotations
@@ -79,9 +80,18 @@ class Evidence:
         """Return what this comparison alone says of the claim."""
         if self.outcome in UPHOLDING.get(claim.direction, (claim.direction,)):
             return RulingKind.UPHELD
-        nothing = {"better": "equivalent", "worse": "equivalent", "grows": "steady", "shrinks": "steady"}.get(claim.direction)
-        too_small = self.outcome == nothing and claim.size is not None and self.margin is not None and self.margin < claim.size
-        return RulingKind.REFUTED if too_small or self.outcome in OPPOSED[claim.direction] else RulingKind.NOT_SETTLED
+        refuted = self._is_smaller_than(claim) or self.outcome in OPPOSED[claim.direction]
+        return RulingKind.REFUTED if refuted else RulingKind.NOT_SETTLED
+
+    def _is_smaller_than(self, claim: ClaimConfig) -> bool:
+        """Return True for a difference that is equivalent within less than the claimed size, or has its interval within it."""
+        if claim.size is None or claim.direction not in ("better", "worse", "grows", "shrinks"):
+            return False
+        if self.outcome in ("equivalent", "steady") and self.margin is not None and self.margin < claim.size:
+            return True
+        if self.low is None or self.high is None or self.reason:
+            return False
+        return -claim.size < self.low and self.high < claim.size
 
 
 @dataclass(frozen=True)
