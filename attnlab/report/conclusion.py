@@ -20,7 +20,17 @@ from attnlab.stats.verdict import p_of_verdict
 if TYPE_CHECKING:
     import pandas
 
-NUMBERS = ("value", "difference", "low", "high", "simultaneous_low", "simultaneous_high", "p")
+NUMBERS = (
+    "value",
+    "difference",
+    "low",
+    "high",
+    "simultaneous_low",
+    "simultaneous_high",
+    "new_items_low",
+    "new_items_high",
+    "p",
+)
 COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
 
 
@@ -88,6 +98,7 @@ def _verdict_record(cell: CellSummary) -> list[Any]:
     outer = simultaneous_interval(difference) if difference else None
     numbers = [value and value.mean, interval and interval.mean]
     numbers += [end for pair in (interval, outer) for end in ((pair.low, pair.high) if pair else (None, None))]
+    numbers += cell.for_new_items or (None, None)
     verdict = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
     seeds = interval.n if interval else cell.seeds
     return [cell.name, cell.baseline, *numbers, p_of_verdict(difference), verdict, seeds]

@@ -48,6 +48,7 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
     value, difference = cell.value, cell.difference
     paired = difference.interval if difference else None
     simultaneous = simultaneous_interval(difference) if difference else None
+    for_new_items = cell.for_new_items
     return {
         "cell": cell.name,
         **{axis: cell.axes[axis] for axis in spec.axes},
@@ -63,6 +64,8 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         "difference_high": paired.high if paired else None,
         "simultaneous_low": simultaneous.low if simultaneous else None,
         "simultaneous_high": simultaneous.high if simultaneous else None,
+        "new_items_low": for_new_items[0] if for_new_items else None,
+        "new_items_high": for_new_items[1] if for_new_items else None,
         "p": difference.p if difference else None,
         "p_holm": difference.p_holm if difference else None,
         "p_equivalent_holm": difference.p_equivalent_holm if difference else None,

@@ -152,6 +152,8 @@ def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFr
     ``low``, ``high``             the 95 % interval of the difference
     ``simultaneous_low``,         the interval that holds together with all other comparisons
     ``simultaneous_high``
+    ``new_items_low``,            the 95 % interval of the difference for other test items like these, where the items are a
+    ``new_items_high``            notable part of the uncertainty
     ``p``                         the p-value that the verdict rests on, after Holm's correction: of the test for a
                                   difference, or for equivalent cells of the equivalence test
     ``verdict``                   ``better``, ``worse``, ``equivalent within the margin``, ``identical in all ... seeds``,

@@ -79,6 +79,15 @@ class CellSummary:
         return self.verdict is not None and self.verdict.kind is VerdictKind.INCONCLUSIVE
 
     @property
+    def for_new_items(self) -> tuple[float, float] | None:
+        """The 95 % interval of the difference for new test items; None where items hardly matter, or are unknown."""
+        new = self.verdict.new_items if self.verdict else None
+        if new is None or self.difference is None:
+            return None
+        mean = self.difference.interval.mean
+        return mean - new.half_width, mean + new.half_width
+
+    @property
     def outcome(self) -> str:
         """The states as text: "completed" if all runs completed, else as in "2 completed, 1 diverged"."""
         if len(self.states) == 1:

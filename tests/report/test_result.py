@@ -20,7 +20,17 @@ from attnlab.tracking import runs as tracked
 from tests.study.test_study import study
 
 QUIET = ProgressDisplay(quiet=True)
-NUMBERS = ["value", "difference", "low", "high", "simultaneous_low", "simultaneous_high", "p"]
+NUMBERS = [
+    "value",
+    "difference",
+    "low",
+    "high",
+    "simultaneous_low",
+    "simultaneous_high",
+    "new_items_low",
+    "new_items_high",
+    "p",
+]
 COLUMNS = ["cell", "baseline", *NUMBERS, "verdict", "seeds"]
 GRID = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned"]}
 

@@ -6,6 +6,7 @@ import numpy
 import pandas
 import pytest
 
+from attnlab.report.export import cells_frame
 from attnlab.report.interval_notes import NEW_ITEMS, item_notes
 from attnlab.report.verdicts import verdict_table
 from attnlab.report.wording import describe_verdict
@@ -89,6 +90,9 @@ def test_a_verdict_may_hold_for_these_items_only(scores: list[float], kind: str,
     assert f"± {cell.verdict.new_items.half_width:.4f}" in table.rows[0].cells and NEW_ITEMS in [
         c.heading for c in table.columns
     ]
+    record = cells_frame([cell], ONE).iloc[0]
+    ends = cell.difference.interval.mean - record["new_items_low"], record["new_items_high"] - cell.difference.interval.mean
+    assert ends == pytest.approx((cell.verdict.new_items.half_width,) * 2)
 
 
 def test_items_that_hardly_matter_are_not_named() -> None:
