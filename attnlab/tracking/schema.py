@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field
 from attnlab._util.run_state import RunState
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.question import SHARE
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -110,10 +110,17 @@ def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdap
             try:
                 adapter.validate_python(_without_surrogates(tags[tag]), strict=True)
                 if tag not in (SUMMARY_TAG, "attnlab.cell") and tags[tag][:1] in ("[", "{"):  # a cell's name is no JSON
-                    json.dumps(json.loads(tags[tag]), allow_nan=False)
+                    json.dumps(json.loads(tags[tag], parse_int=_of_64_bits), allow_nan=False)
             except ValueError as error:
                 return tag, f"is damaged: {_first_line(error)}"
     return None
+
+
+def _of_64_bits(digits: str) -> int:
+    """Return a whole number of JSON; raise `ValueError` if it has more than 64 bits, which no column of a table holds."""
+    if not -(2**63) <= (number := int(digits)) < 2**63:
+        raise ValueError(f"expected whole numbers of 64 bits, got {digits[:60]}")
+    return number
 
 
 def _unreadable_calls(tags: Mapping[str, str]) -> Checked | None:
@@ -139,14 +146,28 @@ def _unreadable_config(tags: Mapping[str, str]) -> Checked | None:
         return "attnlab.config", f"is damaged: it has no {missing[0]!r}"
     try:
         if "command" in config:
-            identity_of_test(CommandConfig.model_validate(config))
+            identity_of_test(CommandConfig.model_validate(json.loads(tags["attnlab.config"])))  # as it is read
         else:
             _require_json(_config(), config)
+            _require_scalars(config)
             test_identity(config, None)
         flatten_config(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return "attnlab.config", f"is damaged: {_first_line(error)}"
     return None
+
+
+def _require_scalars(config: Mapping[str, Any]) -> None:
+    """Raise `ValueError` when a field for a number or a text has another kind of value: readers compute with the numbers."""
+    for section, kinds in _scalar_kinds().items():
+        for name, value in (config.get(section) or {}).items():
+            kind = kinds.get(name)
+            if isinstance(value, dict | list) if kind == "scalar" else kind and not _is_number(value):
+                raise ValueError(f"expected a {kind} in {section}.{name}, got {value!r:.60}")
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _require_json(adapter: TypeAdapter[Any], value: Any) -> None:
@@ -166,7 +187,7 @@ def _first_line(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error).partition("\n")[0]
     first = error.errors()[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return one_line(": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"]))))
 
 
 @cache
@@ -174,6 +195,22 @@ def _config() -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Config)
+
+
+@cache
+def _scalar_kinds() -> dict[str, dict[str, Literal["number", "scalar"]]]:
+    """Return section of a run's configuration -> name of a field that is no list or mapping -> its kind of value."""
+    from attnlab.config.run import EvaluateConfig, ModelConfig, TrainConfig
+
+    kinds: dict[str, dict[str, Literal["number", "scalar"]]] = {}
+    for section, model in {"train": TrainConfig, "evaluate": EvaluateConfig, "model": ModelConfig}.items():
+        fields = model.model_json_schema()["properties"]
+        types = {
+            name: {choice.get("type", "object") for choice in about.get("anyOf", [about])} for name, about in fields.items()
+        }
+        scalars = {name: kind - {"null"} for name, kind in types.items() if not kind & {"object", "array"}}
+        kinds[section] = {name: "number" if kind <= {"integer", "number"} else "scalar" for name, kind in scalars.items()}
+    return kinds
 
 
 @cache

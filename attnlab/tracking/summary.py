@@ -34,8 +34,13 @@ def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
 
 
 def restored(value: float) -> float:
-    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged."""
-    return math.copysign(math.inf, value) if abs(value) >= LARGEST else value
+    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged.
+
+    JSON has whole numbers of any size: columns of tables have floats instead of those with more than 64 bits.
+    """
+    if abs(value) >= LARGEST:
+        return math.inf if value > 0 else -math.inf
+    return value if abs(value) < 2**63 else float(value)
 
 
 def final_metrics(record: Record) -> dict[str, float]:

@@ -132,3 +132,10 @@ def test_reading_for_long_shows_its_progress(
     monkeypatch.setattr(rest_utils, "http_request", FakeServer(root, limit=25_000))
     read_curves(client, "http://host", records)
     assert len(log.messages) == len(CURVES) and all("6 runs" in line and "%" in line for line in log.messages)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_a_whole_number_too_large_for_a_float_is_infinite(number: int) -> None:
+    """JSON has whole numbers of any size."""
+    assert restored(number) == math.copysign(math.inf, 1 if number > 0 else -1)
+    assert restored(2**64) == 2.0**64 and isinstance(restored(2**64), float) and isinstance(restored(3), int)

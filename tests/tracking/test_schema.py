@@ -39,25 +39,26 @@ RUN = {
 }
 GOOD = {
     "attnlab.fingerprint": ["refused-0123", "a1.t00"],
-    "attnlab.summary": ['{"loss": 1.5, "score": null}', '{"loss": Infinity}', ""],
+    "attnlab.summary": ['{"loss": 1.5, "score": null}', '{"loss": Infinity}', "", f'{{"loss": {10**30}}}'],
     "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
     "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
     "attnlab.failures": ["", "2"],
     "attnlab.cell": ["[dense, no_wo]", "{a}"],
-    "attnlab.config": [json.dumps(OWN), json.dumps({**OWN, "of_another_version": 1})],
+    "attnlab.config": [json.dumps(OWN), json.dumps({**OWN, "of_another_version": 1})]
+    + [json.dumps({**OWN, "train": {"epochs": 1, "steps": None, "optimizer": {"name": "muon"}, "betas": [0.9, 1], "old": {}}})],
 }
 BAD = {
     "attnlab.fingerprint": ["", "..", "../x", "/etc", "a/b", "a\0", "x" * 300, ".hidden", "a\n"],
     "attnlab.seed": ["", "x", "1.5", "-1", "1e9", "9" * 30, "nan"],
-    "attnlab.axes": ["", "[]", "3", "{", '"x"', '{"x": Infinity}', '{"x": [1e999]}'],
+    "attnlab.axes": ["", "[]", "3", "{", '"x"', '{"x": Infinity}', '{"x": [1e999]}', f'{{"x": [{2**63}]}}'],
     "attnlab.config": ["", "[]", "{}", "null", '{"task": 3}', '{"command": []}', "[" * 5_000],
     "attnlab.state": ["", "done", "COMPLETED"],
     "attnlab.phase": ["", "other"],
     "attnlab.attempt": ["", "x", "-1"],
     "attnlab.trial": ["", "x"],
-    "attnlab.params": ["[]", "x"],
+    "attnlab.params": ["[]", "x", f'{{"train.lr": {10**30}}}'],
     "attnlab.factors": ["[]", "x"],
-    "attnlab.summary": ["[]", "x", '{"loss": "x"}', '{"loss": "1e999"}', '{"loss": "NaN"}', '{"loss": true}'],
+    "attnlab.summary": ["[]", "x", '{"loss": "x"}', '{"loss": "1e999"}', '{"loss": "NaN"}', '{"loss": true}', '{"a\\nb": "x"}'],
     "attnlab.data_notes": ["{}", "x", "[3]"],
     "attnlab.folder": ["", "/etc", "../x", "work/../x", "work/", "work/a/b"],
     "attnlab.commit": ["x; rm -rf /", "$(id)", "-f", "0123456789ab; id", "0123456789ab\nid"],
@@ -68,15 +69,28 @@ BAD["attnlab.config"] += [
     for config in (
         *(
             {**COMMAND, key: value}
-            for key, value in (("command", 5), ("command", "a 'b"), ("command", "a {kind!r}"), ("seed", "x"))
+            for key, value in (("command", 5), ("command", "a 'b"), ("command", "a {kind!r}"), ("seed", "x"), ("seed", 10**30))
         ),
+        {**COMMAND, "command": "a \ud800"},
         *({**COMMAND, key: value} for key, value in (("values", [1]), ("values", {"kind": [1]}), ("env", {"A": 5}))),
         *({**COMMAND, "files": {"a.py": 5}}, {**COMMAND, "other": 1}),
         *({**OWN, key: value} for key, value in (("task", "pydocs"), ("task", {}), ("train", 3), ("evaluate", []))),
         *(
             {**OWN, key: value}
-            for key, value in (("seed", "x"), ("seed", "0"), ("sources", ["a.py"]), ("sources", {"a.py": 5}), ("model", "x"))
+            for key, value in (
+                ("seed", "x"),
+                ("seed", "0"),
+                ("seed", 10**30),
+                ("sources", ["a.py"]),
+                ("sources", {"a.py": 5}),
+                ("model", "x"),
+            )
         ),
+        *(
+            {**OWN, "train": {name: value}}
+            for name, value in (("epochs", {"a": 1}), ("steps", "3"), ("lr", True), ("precision", []))
+        ),
+        *({**OWN, section: {name: {}}} for section, name in (("evaluate", "test_limit"), ("model", "dim"))),
         *({**OWN, "init": value} for value in ("x", {"from": "a"})),
     )
 ]
