@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnlab._util.metrics import is_curve
+from attnlab._util.printable import escape_controls, escape_surrogates
 from attnlab.errors import UserError
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
@@ -15,6 +16,7 @@ from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
 
 Tool = Literal["tensorboard", "wandb"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
+LONGEST_NAME = 200  # characters of a folder's name
 
 
 def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str | Path | None = None) -> Path:
@@ -47,7 +49,7 @@ def _write_tensorboard(record: StudyRecord, folder: Path) -> None:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     for run in _shown(record):
-        with SummaryWriter(str(folder / run.name.replace("/", "_"))) as writer:
+        with SummaryWriter(str(folder / _folder_name(run))) as writer:
             for name, value, time, step in run.points:
                 if is_curve(name):
                     writer.add_scalar(name, value, step, walltime=time / 1_000)
@@ -57,13 +59,20 @@ def _write_tensorboard(record: StudyRecord, folder: Path) -> None:
             writer.add_hparams(hyperparameters, _scores(run), run_name=".")
 
 
+def _folder_name(run: RunRecord) -> str:
+    """Return the name of a run's folder, which stays inside its parent: the name of the run may be a stranger's."""
+    name = escape_controls(run.name).replace("/", "_")[:LONGEST_NAME]
+    return name if name.strip(".") else run.key
+
+
 def _write_wandb(record: StudyRecord, folder: Path) -> None:
     import wandb
 
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, x_disable_meta=True)
     for run in _shown(record):
-        about = {"project": record.name, "name": run.name, "group": run.tags["attnlab.cell"], "config": _settings(run)}
+        config = _settings(run)
+        about = {"project": record.name, "name": escape_controls(run.name), "group": config["cell"], "config": config}
         with wandb.init(**about, dir=str(folder), mode="offline", settings=settings) as logged:
             for step, values in _by_step(run):
                 logged.log(values, step=step)
@@ -75,10 +84,16 @@ def _shown(record: StudyRecord) -> Iterator[RunRecord]:
 
 
 def _settings(run: RunRecord) -> dict[str, Any]:
-    """Return the configuration of a run with dotted names, its axes, cell and state."""
+    """Return the configuration of a run with dotted names, its axes, cell and state.
+
+    JSON can hold surrogates, which the formats of the tools cannot.
+    """
     tags = run.tags
     fields = flatten_config(json.loads(tags["attnlab.config"])) | json.loads(tags["attnlab.axes"])
-    return fields | {"cell": tags["attnlab.cell"], "state": tags.get("attnlab.state", "")}
+    fields |= {"cell": tags["attnlab.cell"], "state": tags.get("attnlab.state", "")}
+    return {
+        escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in fields.items()
+    }
 
 
 def _scores(run: RunRecord) -> dict[str, float]:
