@@ -157,7 +157,9 @@ def _map_from_json(fields: Mapping[str, Any]) -> AttentionMap:
 
     weights = None
     if "weights" in fields:
-        content = zlib.decompress(base64.b64decode(fields["weights"]))
-        weights = numpy.frombuffer(content, dtype="float16").reshape(fields["shape"])
+        shape = [int(size) for size in fields["shape"]]
+        size = 2 * math.prod(shape)  # bytes; one more is read, so that a longer content is noticed
+        content = zlib.decompressobj().decompress(base64.b64decode(fields["weights"]), size + 1)
+        weights = numpy.frombuffer(content, dtype="float16").reshape(shape)
     part, keys = fields.get("part", ""), tuple(fields.get("keys", ()))
     return AttentionMap(weights, tuple(fields["words"]), fields["reason"], fields["run"], fields["cell"], part, keys)

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.arrays import read_arrays
 from attnlab._util.files import describe_error
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
@@ -151,8 +152,6 @@ def _of_part(name: str, part: str) -> str:
 
 def load_attention_maps(study: str, root: str | Path | None = None) -> list[AttentionMap]:
     """Return the attention maps of a study's current runs, including those that only hold a reason."""
-    import numpy
-
     client = connect(runs_folder(root))
     experiment = client.get_experiment_by_name(study)
     maps = []
@@ -169,10 +168,21 @@ def load_attention_maps(study: str, root: str | Path | None = None) -> list[Atte
                 maps.append(AttentionMap(reason=reason, run=run, cell=cell, part=part))
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                arrays = numpy.load(client.download_artifacts(record.info.run_id, _of_part(MAPS_FILE, part), folder))
-                words, keys = (tuple(arrays[name].tolist()) if name in arrays else () for name in ("words", "keys"))
-                maps.append(AttentionMap(arrays["weights"], words, run=run, cell=cell, part=part, keys=keys))
+                path = Path(client.download_artifacts(record.info.run_id, _of_part(MAPS_FILE, part), folder))
+                try:
+                    maps.append(AttentionMap(**_read_map(path), run=run, cell=cell, part=part))
+                except ValueError as error:  # the file may be damaged, or a stranger's: its image alone is lost
+                    maps.append(AttentionMap(reason=f"{path.name} cannot be read: {error}", run=run, cell=cell, part=part))
     return maps
+
+
+def _read_map(path: Path) -> dict[str, Any]:
+    """Return the weights, the words and the keys of a file; raise `ValueError` if they are no map."""
+    texts = ("words", "keys")
+    arrays = read_arrays(path, {"weights": ("f", 4), **dict.fromkeys(texts, ("U", 1))}, optional=texts)
+    if not arrays["weights"].size:
+        raise ValueError(f"expected weights, got an array of shape {arrays['weights'].shape}")
+    return {"weights": arrays["weights"], **{name: tuple(arrays[name].tolist()) for name in texts if name in arrays}}
 
 
 def log_report(study: str, folder: Path, *, root: str | Path | None = None, note: str = "") -> str:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.arrays import read_arrays
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG
@@ -72,8 +73,10 @@ def _read(path: Path, name: str) -> dict[str, object]:
     import numpy
 
     try:
-        with numpy.load(path) as arrays:
-            score = arrays["score"].astype(float)
-            return {"item": numpy.arange(len(score)), "metric": str(arrays["metric"]), "score": score, "count": arrays["count"]}
-    except (OSError, ValueError, KeyError) as error:
+        arrays = read_arrays(path, {"score": ("f", 1), "count": ("iu", 1), "metric": ("U", 0)})
+        if len(arrays["score"]) != len(arrays["count"]):
+            raise ValueError(f"expected a count for each of {len(arrays['score'])} scores, got {len(arrays['count'])}")
+        metric, score = str(arrays["metric"]), arrays["score"].astype(float)
+    except ValueError as error:
         raise UserError(f"cannot read the items of {name}: {error}", ITEMS_FILE) from error
+    return {"item": numpy.arange(len(score)), "metric": metric, "score": score, "count": arrays["count"]}

@@ -1,0 +1,70 @@
+"""Files of arrays may be damaged or a stranger's: each is refused in one line, and none unpacks to more than a limit."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from attnlab._util import arrays
+from attnlab._util.arrays import read_arrays
+from attnlab.tracking.artifacts import _read_map
+
+KINDS = {"score": ("f", 1), "metric": ("U", 0)}
+FLOATS = "'descr': '<f8', 'fortran_order': False"
+SCORE = numpy.array([1.0, 2.0])
+
+
+def npz(**content: Any) -> bytes:
+    file = io.BytesIO()
+    numpy.savez_compressed(file, **content)
+    return file.getvalue()
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """Return a file with one array, ``score``, that has this header."""
+    file, text = io.BytesIO(), header.ljust(117).encode() + b"\n"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("score.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+    return file.getvalue()
+
+
+def test_arrays_are_read_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(npz(score=SCORE, metric=numpy.array("loss"), other=numpy.array([None])))
+    read = read_arrays(tmp_path / "a.npz", {**KINDS, "keys": ("U", 1)}, optional=["keys"])
+    assert read["score"].tolist() == [1, 2] and str(read["metric"]) == "loss" and len(read) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"x", b"PK\x03\x04", npz(score=SCORE, metric=numpy.array("loss"))[:-40], npz(metric=numpy.array("loss"))),
+        *(npz(score=value, metric=numpy.array("loss")) for value in (numpy.array([None]), numpy.array(["x"]), [[1.0]], 1.0)),
+        npz(score=SCORE, metric=numpy.array(["a", "b"])),
+        *(npy(f"{{{FLOATS}, 'shape': ({size},), }}") for size in (10**12, 10**30, -1)),
+        *(npy(header) for header in ("[" * 100, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "3")),
+    ],
+)
+def test_a_damaged_or_hostile_file_is_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=".") as refused:
+        read_arrays(tmp_path / "a.npz", KINDS)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MAX_BYTES", 10_000)
+    (tmp_path / "a.npz").write_bytes(npz(score=numpy.zeros(10_000), metric=numpy.array("loss")))
+    with pytest.raises(ValueError, match="unpacks to"):
+        read_arrays(tmp_path / "a.npz", KINDS)
+
+
+@pytest.mark.parametrize("weights", [numpy.zeros((0, 1, 1, 1)), numpy.zeros((1, 1)), numpy.array("x")])
+def test_an_array_that_is_no_attention_map_is_refused(weights: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(npz(weights=weights))
+    with pytest.raises(ValueError, match="expected"):
+        _read_map(tmp_path / "a.npz")
+    (tmp_path / "a.npz").write_bytes(npz(weights=numpy.zeros((1, 1, 2, 2)), words=numpy.array(["a", "b"])))
+    assert _read_map(tmp_path / "a.npz")["words"] == ("a", "b")
