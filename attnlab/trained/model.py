@@ -30,6 +30,7 @@ from attnlab.training.lengths import unsupported_length
 if TYPE_CHECKING:
     from attnlab.models.base import Model
 
+MOST_BLOCKS = 1_000  # of a model with fewer tensors than blocks
 Input: TypeAlias = "str | Sequence[int] | Tensor"
 
 
@@ -83,6 +84,8 @@ def load_model(
     config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
     try:
+        if config.model.depth > max(MOST_BLOCKS, len(state)):  # without memory, too, each block takes time to build
+            raise ValueError(f"expected weights of {config.model.depth:,} blocks, got {len(state)} tensors")
         with suppress(NotImplementedError), torch.device("meta"):  # a configuration may describe a model of any size
             weights.require_shapes(build(config, task), state)
         model = build(config, task)

@@ -95,14 +95,17 @@ def load_into(model: nn.Module, state: State) -> None:
 
 
 def require_shapes(model: nn.Module, state: State) -> None:
-    """Compare the shapes of weights with a model, which may have no memory (the device ``meta``).
+    """Compare weights with a model, which may have no memory (the device ``meta``).
 
     Raises:
-        ValueError: a shape differs.
+        ValueError: a shape differs, or a parameter is missing that cannot share the memory of another one of its shape.
     """
+    shapes = {tensor.shape for tensor in state.values()}
     for name, tensor in model.state_dict().items():
         if name in state:
             _require_shape(name, state[name], tensor)
+        elif tensor.shape not in shapes and tensor.numel():
+            raise ValueError(f"it lacks {name}")
 
 
 def _require_shape(name: str, tensor: Tensor, expected: Tensor) -> None:

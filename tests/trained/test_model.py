@@ -94,18 +94,33 @@ def test_a_model_file_of_another_program_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value) and not (tmp_path / "it_was_run").exists()
 
 
-def test_a_configuration_of_a_huge_model_allocates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("tensors", "change", "message", "built"),
+    [
+        ("all", {"dim": 12 * 1024}, "expected .* of shape", ["meta"]),
+        ("none", {"dim": 12 * 1024}, "it lacks .*", ["meta"]),
+        ("all", {"depth": 10**8}, "expected weights of 100,000,000 blocks", []),
+    ],
+)
+def test_a_configuration_of_a_huge_model_allocates_nothing(
+    tensors: str, change: dict[str, int], message: str, built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stranger's folder: the weights are small, and their configuration describes a model of 10^9 parameters."""
     small = config()
-    huge = small.model_copy(update={"model": small.model.model_copy(update={"dim": 12 * 1024})})
-    weights.save(build(small, PyDocs(length=13, sampling="contiguous")), huge, tmp_path)
+    huge = small.model_copy(update={"model": small.model.model_copy(update=change)})
+    model = build(small, PyDocs(length=13, sampling="contiguous")) if tensors == "all" else torch.nn.Module()
+    weights.save(model, huge, tmp_path)
     devices, construct = [], trained.build
-    monkeypatch.setattr(
-        trained, "build", lambda *given: (devices.append(torch.get_default_device().type), construct(*given))[1]
-    )
-    with pytest.raises(UserError, match="do not fit their configuration: expected .* of shape"):
+
+    def spy(*given: Any) -> Any:
+        devices.append(torch.get_default_device().type)
+        assert devices[-1] == "meta"
+        return construct(*given)
+
+    monkeypatch.setattr(trained, "build", spy)
+    with pytest.raises(UserError, match=f"do not fit their configuration: {message}"):
         trained.load_model(tmp_path)
-    assert devices == ["meta"]
+    assert devices == built
 
 
 @pytest.mark.parametrize("mem_len", [0, 7])
