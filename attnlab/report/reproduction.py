@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.command import is_of_program
-from attnlab.tracking.calls import Call
+from attnlab.tracking.calls import TRAINING_VERBS, Call
 
 if TYPE_CHECKING:
     from attnlab.report.methods import StudyInfo
@@ -114,7 +114,7 @@ def _adds_seeds(call: Call) -> bool:
 def _portable(call: Call, study: str) -> tuple[str, str, str]:
     """Return the path of a call's study file, its command and its text, without absolute paths and shared queues.
 
-    The record may be a stranger's: the command is one of attnlab, and its file is in no hidden folder.
+    The record may be a stranger's: the command is one that writes runs, and its file has a name without a folder.
     """
     words, file = [], call.file
     try:
@@ -130,7 +130,9 @@ def _portable(call: Call, study: str) -> tuple[str, str, str]:
             words.append(file)
         elif not word.startswith("--storage="):
             words.append(word)
-    if words[:1] != ["attnlab"] or PurePath(file).name.startswith("."):
+    writes_runs = words[:1] == ["attnlab"] and words[1:2] and words[1] in (*TRAINING_VERBS, "merge")
+    is_name = call.file == PurePath(call.file).name and not call.file.startswith(".") and "\0" not in call.command
+    if not (writes_runs and is_name and file):
         return f"{study}.yaml", f"attnlab run {study}.yaml", call.text
     return file, shlex.join(words), call.text
 

@@ -283,6 +283,20 @@ def test_a_strangers_record_puts_no_command_into_the_script(text: str, tmp_path:
     assert ran.read_text().split() == ["attnlab"] * 4 and not (tmp_path / ".git").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        *(("../outside.yaml", "attnlab run ../outside.yaml"), ("/x/s.yaml", "attnlab run /x/s.yaml"), ("", "attnlab run /")),
+        *(("a/../../s.yaml", "attnlab run a/../../s.yaml"), ("s.yaml", "attnlab delete s"), ("s.yaml", "attnlab")),
+    ],
+)
+def test_a_strangers_call_writes_and_deletes_nothing_outside(file: str, command: str) -> None:
+    call = Call(command, file, "study: s\n", time=1)
+    study = INFO.spec.study
+    script = reproduction(replace(INFO, calls=(call,)), []).script
+    assert f"\nattnlab run {study}.yaml\n" in script and f"cat > {study}.yaml <<" in script
+
+
 def test_each_section_of_the_protocol_has_its_own_fields() -> None:
     described = dict(methods.describe_methods(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
     assert (described["model"], described["train"], described["machine"]) == (
