@@ -66,6 +66,7 @@ class ClaimConfig(Section):
         description="the published size, in the unit of the result; of saves and costs: a share of the steps",
     )
     published: str = Field(default="", max_length=300, description="the published figures and their setting, for the page")
+    disputed: str = Field(default="", max_length=400, description="published results that disagree, and whose, for the page")
     scatter: float | None = Field(
         default=None,
         gt=0,

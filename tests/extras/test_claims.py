@@ -206,6 +206,15 @@ def test_the_picture_shows_measured_sizes_in_units_of_the_published_ones(cases: 
     assert "<svg" not in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+def test_the_page_lists_published_figures_and_what_contradicts_them(cases: list[Any], tmp_path: Path) -> None:
+    (case,) = [case for case in cases if case.claim.id == "N05"]
+    assert "1907.11692" in case.claim.config.disputed
+    write_page(tmp_path, [case])
+    for name in ("README.md", "index.html"):
+        page = (tmp_path / name).read_text(encoding="utf-8")
+        assert "What contradicts the claims" in page and "1907.11692" in page and "Published figures" not in page
+
+
 def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:
     stated: Claim = cases[0].claim
 

@@ -51,7 +51,7 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
         "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
         "remarks": _remarks(cases),
         "plot": _plot([case for case in cases if case.claim.config.size is not None]),
-        "published": [(case.claim.id, case.claim.config.published) for case in cases if case.claim.config.published],
+        "lists": _lists(cases),
         "others": OTHERS,
         "notes": NOTES,
     }
@@ -73,6 +73,16 @@ def _counts(cases: Sequence[Case]) -> str:
     kinds = [case.verdict.partition(",")[0] for case in cases]
     names = [*(kind.value for kind in RulingKind), "out of reach", "not tried"]
     return f"{count(len(cases), 'claim')}: " + ", ".join(f"{kinds.count(name)} {name}" for name in names if name in kinds)
+
+
+def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what claims cite, in lists of (ID, text) with their titles."""
+    titles = {"published": "Published figures", "disputed": "What contradicts the claims"}
+    lists = [
+        (title, [(case.claim.id, text) for case in cases if (text := getattr(case.claim.config, field))])
+        for field, title in titles.items()
+    ]
+    return [(title, texts) for title, texts in lists if texts]
 
 
 def _remarks(cases: Iterable[Case]) -> list[str]:
