@@ -64,6 +64,7 @@ def study(*, quick: bool = False) -> dict[str, Any]:
     if quick:
         content["grid"]["variant"] = content["grid"]["variant"][:2]
         content["base"]["train"] |= {"steps": 4, "warmup": 1, "eval_every": 2}
+        content["base"]["evaluate"] = {"valid_limit": 10_000, "test_limit": 20_000}
     return content
 
 

@@ -13,9 +13,11 @@ from attnlab.cli.main import main
 from attnlab.config.claim import FLIPPED, OF_DIFFERENCES, ClaimConfig, Direction
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
+from attnlab.extras.claims.cli import _has_enough_seeds
 from attnlab.extras.claims.court import Claim, describe_statement, judge, read_claims
 from attnlab.extras.claims.page import summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
+from attnlab.planning.plan import plan as make_plan
 from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
 from tests.support.paths import ROOT
@@ -224,6 +226,14 @@ def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> N
 
     assert with_size(0.002).is_out_of_reach and not with_size(0.02).is_out_of_reach
     assert not stated.is_out_of_reach
+
+
+def test_seeds_are_not_added_for_a_comparison_that_the_claim_is_not_about(cases: list[Any]) -> None:
+    (case,) = [case for case in cases if case.claim.id == "K06-one"]
+    plan = make_plan(case.claim.path)
+    assert len(plan.seeds) == 8 and _has_enough_seeds(case.claim, plan)
+    study = case.claim.study.model_copy(update={"claim": case.claim.config.model_copy(update={"direction": "worse"})})
+    assert not _has_enough_seeds(replace(case.claim, study=study), plan)
 
 
 def test_the_list_shows_every_claim(

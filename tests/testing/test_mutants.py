@@ -59,9 +59,8 @@ def test_the_base_classes_of_mutants_pass_every_check(base: type[Variant]) -> No
 
 
 def test_differential_attention_whose_norm_follows_dropout_passes() -> None:
-    results = {result.check: result for result in check(Differential, only=[name for name in CHECKS if name != "compile"])}
-    assert not [result for result in results.values() if result.status == "failed"]
-    assert "not linear" in results["dropout"].detail
+    results = {result.check: result for result in check(Differential, only=["dropout", "dropout share"])}
+    assert results["dropout"].status != "failed" and "not linear" in results["dropout"].detail
     assert results["dropout share"].status == "passed" and "expected 30 %" in results["dropout share"].detail
 
 

@@ -12,6 +12,7 @@ from attnlab.cli._study import add_workers_argument
 
 if TYPE_CHECKING:
     from attnlab.extras.claims.court import Case, Claim
+    from attnlab.planning.plan import Plan
     from attnlab.study.execution.concurrency import Workers
 
 HELP = "judge published claims: list, run, page"
@@ -19,6 +20,7 @@ DESCRIPTION = (
     "List the claims that study files state, run the studies that are not settled, or write the page on all of them. A claim "
     "is a study file with the section claim; a run adds seeds until there is a verdict."
 )
+ENOUGH_SEEDS = 6  # the smallest number that shows a solve rate above a half: 0.025^(1/6) = 0.54
 logger = logging.getLogger(__name__)
 
 
@@ -55,7 +57,7 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
     from attnlab.extras.claims.court import MAX_SEEDS, judge
     from attnlab.report.result import judge as judge_result
     from attnlab.report.write import write_report
-    from attnlab.study.adaptive import require_seeds_can_be_added, run_until_conclusive
+    from attnlab.study.adaptive import run_until_conclusive
     from attnlab.study.plan import plan as make_plan
     from attnlab.study.run import run
 
@@ -64,11 +66,9 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
         logger.info(f"{claim.id}: {case.verdict}")
         return True
     try:
-        plan = make_plan(claim.path)
-        try:
-            require_seeds_can_be_added(plan, max_seeds=MAX_SEEDS)
-        except UserError:  # a sweep, a design, or no baseline: the seeds of its file
-            result, history = run(plan, workers=workers), None
+        plan, history = make_plan(claim.path), None
+        if _has_enough_seeds(claim, plan):
+            result = run(plan, workers=workers)
         else:
             result, history = run_until_conclusive(plan, run=run, max_seeds=MAX_SEEDS, workers=workers)
         judge_result(result, history=history)
@@ -78,6 +78,25 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
         return False
     logger.info(f"{claim.id}: {judge(claim, reports).verdict}")
     return result.ok
+
+
+def _has_enough_seeds(claim: Claim, plan: Plan) -> bool:
+    """Return True for a study that is run with the seeds of its file: nothing adds to them, or the claim needs no more of them.
+
+    A solve rate has an interval without a comparison: `ENOUGH_SEEDS` seeds that agree settle it.
+    """
+    from attnlab.config.claim import OF_SOLVE_RATES
+    from attnlab.errors import UserError
+    from attnlab.extras.claims.court import MAX_SEEDS
+    from attnlab.study.adaptive import require_seeds_can_be_added
+
+    if claim.config.direction in OF_SOLVE_RATES and len(plan.seeds) >= ENOUGH_SEEDS:
+        return True
+    try:
+        require_seeds_can_be_added(plan, max_seeds=MAX_SEEDS)
+    except UserError:  # a sweep, a design, or no baseline
+        return True
+    return False
 
 
 def _write(studies: Path, reports: Path) -> None:
