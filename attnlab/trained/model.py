@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlab._util.files import describe_error
+from attnlab._util.memory import available_memory
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from attnlab.models.base import Model
 
 MOST_BLOCKS = 1_000  # of a model with fewer tensors than blocks
+TABLE_COPIES = 4  # of a table while it is computed, in float64
 Input: TypeAlias = "str | Sequence[int] | Tensor"
 
 
@@ -87,12 +89,25 @@ def load_model(
         if config.model.depth > max(MOST_BLOCKS, len(state)):  # without memory, too, each block takes time to build
             raise ValueError(f"expected weights of {config.model.depth:,} blocks, got {len(state)} tensors")
         with suppress(NotImplementedError), torch.device("meta"):  # a configuration may describe a model of any size
-            weights.require_shapes(build(config, task), state)
+            planned = build(config, task)
+            weights.require_shapes(planned, state)
+            _require_room(planned)
         model = build(config, task)
         weights.load_into(model, state)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"the weights in {folder} do not fit their configuration: {describe_error(error)}") from error
     return TrainedModel(name, config, task, model.eval().to(device), torch.device(device))
+
+
+def _require_room(model: Model) -> None:
+    """Raise `ValueError` when the tensors of a model do not fit into memory: tables grow with the task's length."""
+    tables = sum(buffer.nbytes for buffer in model.buffers())
+    needed = sum(parameter.nbytes for parameter in model.parameters()) + TABLE_COPIES * tables
+    available = available_memory()
+    if available is not None and needed > available:
+        raise ValueError(
+            f"expected a model that fits into memory, got one of {needed / 1e9:,.0f} GB ({available / 1e9:,.0f} free)"
+        )
 
 
 def _device(config: RunConfig) -> str:

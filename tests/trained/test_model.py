@@ -1,5 +1,6 @@
 """Tests of trained models: finding one, applying it to input, sampling text from it, and errors."""
 
+import json
 import math
 import os
 import re
@@ -121,6 +122,19 @@ def test_a_configuration_of_a_huge_model_allocates_nothing(
     with pytest.raises(UserError, match=f"do not fit their configuration: {message}"):
         trained.load_model(tmp_path)
     assert devices == built
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_a_table_that_does_not_fit_into_memory_is_refused(position: str, tmp_path: Path) -> None:
+    """It has no weights that would show the length of the stranger's task."""
+    fields = json.loads(config().to_json())
+    small, huge = (
+        RunConfig.model_validate({**fields, "position": position, "task": {"name": "pydocs", "length": length}})
+        for length in (13, 10**12)
+    )
+    weights.save(build(small, PyDocs(length=13)), huge, tmp_path)
+    with pytest.raises(UserError, match="fits into memory"):
+        trained.load_model(tmp_path)
 
 
 @pytest.mark.parametrize("mem_len", [0, 7])
