@@ -23,7 +23,7 @@ def main(arguments: Namespace) -> int:
             raise UserError("expected no STUDY: the dashboard lists the searches of all studies", "--search")
         from attnlab.study.trials.dashboard import serve_dashboard
 
-        serve_dashboard(port=arguments.port)
+        serve_dashboard(arguments.port)
         return 0
     from attnlab.tracking.ui import serve
 

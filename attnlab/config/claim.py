@@ -9,20 +9,6 @@ from attnlab.config.types import Section, conflict, expected
 Direction = Literal[
     "better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot", "saves", "costs"
 ]
-FLIPPED: dict[Direction, Direction] = {
-    "better": "worse",
-    "worse": "better",
-    "equivalent": "different",
-    "different": "equivalent",
-    "grows": "shrinks",
-    "shrinks": "grows",
-    "steady": "changes",
-    "changes": "steady",
-    "can": "cannot",
-    "cannot": "can",
-    "saves": "costs",
-    "costs": "saves",
-}
 OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "equivalent", "different")
 OF_TRENDS: tuple[Direction, ...] = ("grows", "shrinks", "steady", "changes")
 OF_SOLVE_RATES: tuple[Direction, ...] = ("can", "cannot")
@@ -86,8 +72,3 @@ class ClaimConfig(Section):
         if self.direction == "saves" and self.size is not None and self.size >= 1:
             raise conflict(f"expected a share of the steps, less than 1, got {self.size:g}", "size")
         return self
-
-    @property
-    def flipped(self) -> "ClaimConfig":
-        """The contrary claim: it is refuted whenever this one is upheld."""
-        return self.model_copy(update={"direction": FLIPPED[self.direction], "size": None})

@@ -107,20 +107,20 @@ def verdict_probability(design: TableDesign, seeds: int, spread: Spread) -> floa
     return min(sum(_right(design, seeds, sd, equal=equal) for sd in sds) / len(sds) for equal in (True, False))
 
 
-def seeds_for_verdict(design: TableDesign, spread: Spread, probability: float = POWER) -> int | None:
-    """Return the smallest number of pairs with this `verdict_probability`; None beyond `MAX_SEEDS`."""
+def seeds_for_verdict(design: TableDesign, spread: Spread) -> int | None:
+    """Return the smallest number of pairs with a `verdict_probability` of `POWER`; None beyond `MAX_SEEDS`."""
     looks, first = design.looks, 2
     if looks is not None:
         first = looks.first if looks.announced else looks.latest + 1
     candidates = range(first, MAX_SEEDS + 1)
-    index = bisect_left(candidates, probability, key=lambda seeds: verdict_probability(design, seeds, spread))
+    index = bisect_left(candidates, POWER, key=lambda seeds: verdict_probability(design, seeds, spread))
     return candidates[index] if index < len(candidates) else None
 
 
-def largest_spread(
-    design: TableDesign, seeds: int, probability: float = POWER, *, degrees_of_freedom: float = math.inf
-) -> float | None:
-    """Return the largest standard deviation with which `seeds` pairs have this `verdict_probability`; None below 2 pairs.
+def largest_spread(design: TableDesign, seeds: int, *, degrees_of_freedom: float = math.inf) -> float | None:
+    """Return the largest standard deviation with which `seeds` pairs have a `verdict_probability` of `POWER`.
+
+    None below 2 pairs.
 
     With `degrees_of_freedom`, the largest estimate of it from earlier pairs.
     """
@@ -129,7 +129,7 @@ def largest_spread(
     low, high = (math.log(factor * design.margin) for factor in (NARROWEST, WIDEST))
     while high - low > 1e-3:
         middle = (low + high) / 2
-        enough = verdict_probability(design, seeds, Spread(math.exp(middle), degrees_of_freedom)) >= probability
+        enough = verdict_probability(design, seeds, Spread(math.exp(middle), degrees_of_freedom)) >= POWER
         low, high = (middle, high) if enough else (low, middle)
     return math.exp(low)
 

@@ -46,7 +46,7 @@ class CheckResult:
         advice: for a failure, what to change.
         cause: for a failure, the kind of its cause, if it was seen: ``mutation`` of an argument, ``state``, ``randomness``,
             ``batch`` (rows affect each other), ``statistic`` (of all positions), or the pattern in which outputs depend on
-            later inputs or on padding, such as ``off by one`` or ``mask is not used``. Else "".
+            later inputs or on padding, for example ``off by one`` or ``mask is not used``. Else "".
         traceback: for a failure by an exception, its traceback.
     """
 
@@ -71,8 +71,8 @@ class CheckResults(list[CheckResult]):
         name: the name of the class.
     """
 
-    def __init__(self, results: Iterable[CheckResult] = (), *, name: str = "") -> None:
-        super().__init__(results)
+    def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
 
     def __bool__(self) -> bool:
@@ -280,7 +280,7 @@ def run_checks(
         start: called with the name of each check before it runs.
         report: called with each result as soon as there is one.
     """
-    results = CheckResults(name=classes[0].__name__)
+    results = CheckResults(classes[0].__name__)
     with _single_thread():
         for result in chain(refusals, _check_results(checks, target, classes, start)):
             results.append(result)

@@ -105,10 +105,10 @@ def check_finite(loss: float, case: Case) -> None:
         sys.exit(f"{case}: expected a finite loss, got {loss}")
 
 
-def median_ms(act: Callable[[], object], device: torch.device, *, times: int = 15) -> float:
-    """Return the median milliseconds of a call after three warm-up calls."""
+def median_ms(act: Callable[[], object], device: torch.device) -> float:
+    """Return the median milliseconds of 15 calls after three warm-up calls."""
     seconds = []
-    for _ in range(3 + times):
+    for _ in range(3 + 15):
         synchronise(device)
         began = perf_counter()
         act()

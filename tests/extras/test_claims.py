@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from attnlab.cli.main import main
-from attnlab.config.claim import FLIPPED, OF_DIFFERENCES, ClaimConfig, Direction
+from attnlab.config.claim import OF_DIFFERENCES, ClaimConfig, Direction
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds
@@ -37,6 +37,20 @@ OUTCOMES = (
     "saves",
     "costs",
 )
+FLIPPED: dict[Direction, Direction] = {
+    "better": "worse",
+    "worse": "better",
+    "equivalent": "different",
+    "different": "equivalent",
+    "grows": "shrinks",
+    "shrinks": "grows",
+    "steady": "changes",
+    "changes": "steady",
+    "can": "cannot",
+    "cannot": "can",
+    "saves": "costs",
+    "costs": "saves",
+}
 STUDIES = ROOT / "ablations" / "claims"
 STUDY = {
     "study": "claimed",
@@ -94,12 +108,16 @@ def test_a_claim_on_a_difference_needs_a_baseline() -> None:
 # ---------------------------------------------------------------- rulings
 
 
+def flipped(stated: ClaimConfig) -> ClaimConfig:
+    """The contrary claim: it is refuted whenever the claim is upheld."""
+    return stated.model_copy(update={"direction": FLIPPED[stated.direction], "size": None})
+
+
 @pytest.mark.parametrize(("direction", "outcome"), list(product(get_args(Direction), OUTCOMES)))
 def test_a_flipped_claim_is_refuted_when_the_claim_is_upheld(direction: Direction, outcome: str) -> None:
     stated = claim(direction)
     if rule(stated, [evidence(outcome)]).kind is UPHELD:
-        assert rule(stated.flipped, [evidence(outcome)]).kind is REFUTED
-    assert stated.flipped.flipped.direction == direction
+        assert rule(flipped(stated), [evidence(outcome)]).kind is REFUTED
 
 
 def test_each_direction_is_upheld_by_an_outcome_and_no_direction_by_an_inconclusive_one() -> None:
@@ -163,7 +181,7 @@ def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> N
     upheld = [case for case in cases if case.ruling and case.ruling.kind is UPHELD]
     assert upheld
     for case in upheld:
-        assert rule(case.claim.config.flipped, case.ruling.evidence).kind is REFUTED, case.claim.id
+        assert rule(flipped(case.claim.config), case.ruling.evidence).kind is REFUTED, case.claim.id
 
 
 def test_the_committed_page_is_the_one_that_the_reports_give(cases: list[Any], tmp_path: Path) -> None:

@@ -81,13 +81,6 @@ class Normalized(Table):
         return super().embed(t) / t
 
 
-class FromTheStart(Recency):
-    """Penalizes early keys, but is declared relative."""
-
-    def distance(self, t: int, s: int) -> Tensor:
-        return s - torch.arange(s).expand(t, s)
-
-
 class FromTheKey(Recency):
     """Counts from the first key, but is declared relative."""
 

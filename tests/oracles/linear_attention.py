@@ -4,7 +4,6 @@ S is (d_k, d_v), so that S k of the papers of DeltaNet, whose states are transpo
 """
 
 from collections.abc import Callable
-from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -107,10 +106,3 @@ def taylor_weight(q: Tensor, k: Tensor) -> Tensor:
     """1 + z + z^2 / 2 with z = q . k / sqrt(d)."""
     z = (q * k).sum() / len(q) ** 0.5
     return 1 + z + z * z / 2
-
-
-def taylor_features(x: Tensor) -> Tensor:
-    """Features of one query or key (d,) whose products are ``taylor_weight``, with each product of two features once."""
-    x = x / len(x) ** 0.25
-    pairs = [x[i] * x[j] for i, j in combinations(range(len(x)), 2)]
-    return torch.stack([torch.ones_like(x[0]), *x, *(x * x / 2**0.5), *pairs])

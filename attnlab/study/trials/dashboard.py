@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socketserver
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -15,17 +14,14 @@ from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.ui import expect_free
 
+HOST = "127.0.0.1"
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def serve_dashboard(
-    root: str | Path | None = None, *, port: int = 5000, host: str = "127.0.0.1", storage: str | None = None
-) -> None:
+def serve_dashboard(port: int) -> None:
     """Serve Optuna's dashboard until Ctrl-C and print its address. Requests that would change a search are rejected.
 
-    Args:
-        root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
-        storage: `postgresql://...` of the queue that several machines share; default `ATTNLAB_STORAGE`, else the folder's own.
+    `ATTNLAB_RUNS` names the runs folder (default `runs`), and `ATTNLAB_STORAGE` the queue that several machines share.
 
     Raises:
         UserError: optuna-dashboard is not installed, the folder has no searches, or the port is in use.
@@ -34,13 +30,13 @@ def serve_dashboard(
         from optuna_dashboard import wsgi
     except ImportError:
         raise UserError("expected the package optuna-dashboard: pip install 'attnlab[dashboard]'", "--search") from None
-    folder, url = runs_folder(root), shared_storage(storage)
+    folder, url = runs_folder(None), shared_storage(None)
     if url is None and not (folder / "optuna.db").exists():
         raise UserError(f"no searches in {folder} yet: expected its optuna.db (ATTNLAB_RUNS names another folder)")
-    expect_free(host, port)
-    application = read_only(wsgi(Store(folder, url).rdb), hosts=(f"{host}:{port}", f"localhost:{port}"))
-    with make_server(host, port, application, _Server, _Handler) as server:
-        print(f"searches: http://{host}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
+    expect_free(HOST, port)
+    application = read_only(wsgi(Store(folder, url).rdb), hosts=(f"{HOST}:{port}", f"localhost:{port}"))
+    with make_server(HOST, port, application, _Server, _Handler) as server:
+        print(f"searches: http://{HOST}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
         try:
             with as_interrupts():
                 server.serve_forever()

@@ -20,7 +20,6 @@ from attnlab.study.trials.store import Store
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
-    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial, Trial
 
 P = ParamSpec("P")
@@ -30,7 +29,7 @@ FORGOTTEN = "forgotten"  # attribute of a study: the numbers of the trials that 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A trial that this parent has claimed; ``key`` is that of its run."""
+    """A trial that this parent has claimed; ``key`` is the key of its run."""
 
     key: str
     trial: Trial
@@ -56,7 +55,7 @@ class Queue:
 
     Args:
         direction: ``min`` or ``max``.
-        sampler, pruner: of a search; a queue of fixed runs uses neither.
+        pruner: of a search; a queue of fixed runs has none.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class Queue:
         name: str,
         *,
         direction: str,
-        sampler: BaseSampler | None = None,
         pruner: BasePruner | None = None,
     ) -> None:
         import optuna
@@ -81,7 +79,7 @@ class Queue:
                     study_name=name,
                     storage=store.rdb,
                     direction=optuna_direction,
-                    sampler=sampler or optuna.samplers.RandomSampler(),
+                    sampler=optuna.samplers.RandomSampler(),
                     pruner=pruner or optuna.pruners.NopPruner(),
                     load_if_exists=True,
                 )
