@@ -108,6 +108,12 @@ def angles(positions: Tensor, dim: int, *, base: float = 10_000.0) -> Tensor:
     return positions.double()[:, None] * torch.exp(i * (-2 * math.log(base) / dim))
 
 
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate neighboring pairs of features of x (..., d) by the angles with these cosines and sines (..., d/2)."""
+    x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).flatten(-2)
+
+
 class Projections(nn.Module):
     """Project to queries, keys and values of every head, in one matrix product if all come from the same sequence.
 

@@ -36,7 +36,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attnlab.nn.layers import angles
+from attnlab.nn.layers import angles, rotate_pairs
 from attnlab.positions.base import Position, PositionConfig
 
 ALPHA, BETA = 1.0, 32.0  # of YaRN, as the paper chose them for Llama
@@ -137,9 +137,7 @@ def _rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the feature pairs of x (b, h, n, d) by the angles with these cosines and sines (n, d/2)."""
     if not torch.compiler.is_compiling():
         return _multiply_by_phases(x, cos, sin)
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    x1, x2 = x[..., 0::2], x[..., 1::2]
-    return torch.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], dim=-1).flatten(-2)
+    return rotate_pairs(x, cos.to(x.dtype), sin.to(x.dtype))
 
 
 def _multiply_by_phases(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ parameterization of its section on the model.
     y_t      = W_o (sigmoid(G_up G_down x_t + b_g) * RMSNorm(o_t))
 
 Where ``gated_delta`` has one decay for a head, alpha_t (d,) has one for each channel of the keys, as in ``gated_linear``. conv
-is the convolution of ``delta``, with ``short_conv`` c. RMSNorm is that of each head by itself. With ``negative_eigenvalues``
+is the convolution of ``delta``, with ``short_conv`` c. RMSNorm normalizes each head by itself. With ``negative_eigenvalues``
 (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t).
 
 Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. As in ``delta``, S_t^T q_t is not
@@ -31,15 +31,15 @@ from attnlab.nn.layers import merge_heads, split_heads
 from attnlab.nn.linear_attention import delta_rule
 from attnlab.variants.base import AttentionConfig
 from attnlab.variants.delta import associations
-from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, widen
+from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, Rule, widen
 from attnlab.variants.ssd import RATES, initial_step_bias
 
 
 class Kda(LinearRecurrence):
-    """A recurrence whose channels decay one by one, and that replaces the value under a key.
+    """A recurrence that replaces the value under a key, with a decay of each channel.
 
     Args:
-        negative_eigenvalues: beta between 0 and 2 in place of 0 and 1.
+        negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
         short_conv: number of positions of the convolutions; 0: none.
 
     Raises:
@@ -71,8 +71,12 @@ class Kda(LinearRecurrence):
         source = x if context is None else context
         q, k, v = associations(self, x, source, mask)
         beta = self.largest_beta * self.project_heads(self.beta, source).sigmoid()  # (b, h, s, 1)
-        y = self.recur(delta_rule, q, k, v, beta, self.log_alpha(source), mask=mask)
+        y = self.recur(self.rule(source), q, k, v, beta, self.log_alpha(source), mask=mask)
         return self.out(self.gate(x).sigmoid() * merge_heads(self.norm(y)))
+
+    def rule(self, source: Tensor) -> Rule:
+        """Return the recurrence, which ``recur`` computes, at the positions of source (b, s, dim)."""
+        return delta_rule
 
     def log_alpha(self, source: Tensor) -> Tensor:
         """Return log alpha of each channel at the positions of source (b, s, dim): (b, h, s, d)."""

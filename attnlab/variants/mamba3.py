@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from attnlab.errors import UserError
 from attnlab.nn.cache import Cache, State
-from attnlab.nn.layers import merge_heads
+from attnlab.nn.layers import merge_heads, rotate_pairs
 from attnlab.nn.linear_attention import linear_attention
 from attnlab.variants.base import AttentionConfig
 from attnlab.variants.linear_recurrence import EPS, LinearRecurrence, widen
@@ -154,7 +154,5 @@ def _previous(z: Tensor, last: Tensor | None) -> Tensor:
 def _rotated(z: Tensor, phi: Tensor) -> Tensor:
     """Rotate the first pairs of features of z (b, h, n, N) by the angles phi (b, h, n, pairs)."""
     turned, rest = z.split([2 * phi.shape[-1], z.shape[-1] - 2 * phi.shape[-1]], dim=-1)
-    first, second = turned.unflatten(-1, (-1, 2)).unbind(-1)
-    cos, sin = phi.cos(), phi.sin()
-    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
+    turned = rotate_pairs(turned, phi.cos(), phi.sin())
     return torch.cat([turned, rest.to(turned.dtype)], dim=-1)
