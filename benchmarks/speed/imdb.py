@@ -1,7 +1,7 @@
 """Section ``imdb``: an epoch of IMDb at depth 6, width 128, 8 heads, length 512 in bf16, and an evaluation of all of test.
 
 The epoch is not run whole: some of its batches, spread evenly over it, are timed and scaled by the tokens computed, padding
-included. attnlab's evaluation is measured whole. ``imdb_parts`` adds lower bounds: the time of the longest operations alone.
+included. attnlab's evaluation is measured whole. ``bounds`` adds lower bounds: the time of the longest operations alone.
 
 For comparisons with peers, the evaluation is sampled, too. As shipped, peers read the batches of a plain loop:
 batches of 32 in random order (of ``test``: in the order of the files), padded to the longest of them; with equal settings
@@ -10,6 +10,7 @@ attnlab's batches of like lengths.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
@@ -25,13 +26,15 @@ from attnlab.tasks.imdb import Imdb
 from attnlab.training import device as machine
 from attnlab.training.evaluate import evaluate
 from attnlab.training.trainer import Trainer
-from benchmarks.speed import attnlab_step
-from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite
-from benchmarks.speed.imdb_parts import bounds
+from benchmarks.speed import attnlab_step, floor
+from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Row, Size, check_falling, check_finite, median_ms
 from benchmarks.speed.peers import READERS
 from benchmarks.speed.step import peer_device, plain_step
 
 T = TypeVar("T")
+PARTS: tuple[str, ...] = ("linear layers", "attention's products", "softmax")
+LINEAR, PRODUCTS, SOFTMAX = PARTS
+TYPICAL = 256  # words at which the rates are measured
 SEED = 0  # the seed of ``attnlab_step.config``
 WARM, STEPS, SAMPLE = 3, 200, 24  # steps; SAMPLE: steps and evaluation batches in comparisons with peers
 
@@ -77,6 +80,37 @@ def _whole(case: Case, size: Size, task: Imdb, steps: int) -> list[Row]:
     rows += bounds(size, run.device, epoch=_work(epoch), evaluation=_work(test))
     padding = task.padding(batch_size=size.batch, seed=SEED)
     return [*rows, Row("padding", "", padding), Row("accuracy", "", scores["accuracy"])]
+
+
+def bounds(size: Size, device: torch.device, *, epoch: tuple[int, int], evaluation: tuple[int, int]) -> list[Row]:
+    """Return lower bounds: the seconds of each of ``PARTS`` in an epoch and in an evaluation in bf16.
+
+    Args:
+        epoch, evaluation: numbers of computed positions, and of pairs of positions within a review.
+    """
+    forward, backward = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)  # seconds per position, or per pair of positions
+
+    def add(part: str, acts: Iterable[Callable[[], object]], share: float) -> None:
+        first, *rest = [1e-3 * share * median_ms(act, device) for act in acts]
+        forward[part] += first
+        backward[part] += sum(rest)
+
+    # The logits of ``few`` fit into a cache.
+    many, few = (replace(size, length=TYPICAL, batch=batch) for batch in (64, 2))
+    for part, shape, units in ((LINEAR, many, 64 * TYPICAL), (PRODUCTS, few, 2 * TYPICAL**2)):
+        for product in floor.products(shape)[:-1]:  # the last is a language model's head
+            if (product.batch == 1) == (part == LINEAR):
+                add(part, floor.three(product, device, torch.bfloat16).values(), product.count / units)
+    logits = torch.randn(2 * size.heads, TYPICAL, TYPICAL, device=device).bfloat16()
+    weights, back = logits.softmax(-1), torch.ops.aten._softmax_backward_data
+    both = (lambda: logits.softmax(-1), lambda: back(logits, weights, -1, weights.dtype))
+    add(SOFTMAX, both, size.depth / (2 * TYPICAL**2))
+    rows = []
+    for part in PARTS:
+        of = 0 if part == LINEAR else 1
+        rows.append(Row("epoch_bound_seconds", part, (forward[part] + backward[part]) * epoch[of]))
+        rows.append(Row("evaluation_bound_seconds", part, forward[part] * evaluation[of]))
+    return rows
 
 
 def _ours_sampled(case: Case, size: Size, task: Imdb, count: int) -> list[Row]:

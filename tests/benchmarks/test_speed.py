@@ -22,7 +22,6 @@ from benchmarks.speed import (
     comparisons,
     floor,
     imdb,
-    imdb_parts,
     page,
     profile,
     ratio_plot,
@@ -145,7 +144,7 @@ def test_the_bounds_of_reviews_are_sums_of_each_round() -> None:
     parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
     frames = []
     for name, (linear, softmax) in parts.items():
-        for item, values in ((imdb_parts.LINEAR, linear), (imdb_parts.SOFTMAX, softmax)):
+        for item, values in ((imdb.LINEAR, linear), (imdb.SOFTMAX, softmax)):
             of = {(OURS, "", "bf16", SHIPPED): values}
             frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
     bounds = results.imdb_bounds(pd.concat(frames))
@@ -156,11 +155,11 @@ def test_the_bounds_of_reviews_are_sums_of_each_round() -> None:
 
 def test_the_bounds_of_reviews_grow_with_the_work() -> None:
     positions_alone, pairs_alone = (10, 0), (0, 100)
-    rows = imdb_parts.bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
+    rows = imdb.bounds(TINY, torch.device("cpu"), epoch=positions_alone, evaluation=pairs_alone)
     assert {(row.quantity, row.item) for row in rows if row.value > 0} == {
-        ("epoch_bound_seconds", imdb_parts.LINEAR),
-        ("evaluation_bound_seconds", imdb_parts.PRODUCTS),
-        ("evaluation_bound_seconds", imdb_parts.SOFTMAX),
+        ("epoch_bound_seconds", imdb.LINEAR),
+        ("evaluation_bound_seconds", imdb.PRODUCTS),
+        ("evaluation_bound_seconds", imdb.SOFTMAX),
     }
     assert len(rows) == 6
 

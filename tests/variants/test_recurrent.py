@@ -10,7 +10,7 @@ from attnlab.registry import VARIANTS
 from attnlab.variants import AttentionConfig
 from attnlab.variants.gru import Gru
 from tests.oracles import recurrent
-from tests.oracles.convolution import convolved
+from tests.oracles.recurrent import convolved
 from tests.variants.test_variants import T, assert_same, inputs, make
 
 ROLES = ["causal", "bidirectional"]
