@@ -16,6 +16,7 @@ from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
 from attnlab.registry import VARIANTS
 from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
+from tests.support.small_runs import tokens
 
 NORMS = list(product(["pre", "post"], ["layer", "rms"]))
 FEED_FORWARDS = ["gelu", "gelu_tanh", "relu", "relu2", "swiglu"]
@@ -34,10 +35,6 @@ CASES = [{**axes, **OPTIONS[i % len(OPTIONS)]} for i, axes in enumerate(AXES)]
 
 def label(changes: dict[str, Any]) -> str:
     return " ".join(f"{name.removeprefix('model__')}={value}" for name, value in changes.items())
-
-
-def tokens(b: int = 2, t: int = 11) -> Tensor:
-    return torch.randint(0, 31, (b, t), generator=torch.Generator().manual_seed(4))
 
 
 def logits(config: RunConfig) -> Tensor:

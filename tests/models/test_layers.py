@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
 from attnlab.training.optim import layer_numbers
 from tests.models.test_initialization import Bytes, Reviews, config_of
+from tests.support.small_runs import tokens
 
 
 def hybrid(*entries: str, position: str = "none", **changes: Any) -> RunConfig:
@@ -19,10 +19,6 @@ def hybrid(*entries: str, position: str = "none", **changes: Any) -> RunConfig:
     layers = [{"name": name, "position": position if name == "dense" else "none"} for name in entries]
     fields: dict[str, Any] = config.model_dump() | {"variant": None, "position": None}
     return RunConfig.model_validate(fields | {"model": fields["model"] | {"layers": layers}})
-
-
-def tokens(b: int = 2, t: int = 11) -> Tensor:
-    return torch.randint(0, 31, (b, t), generator=torch.Generator().manual_seed(4))
 
 
 def test_block_i_has_the_entry_i_of_the_repeated_pattern() -> None:

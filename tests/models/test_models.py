@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
 
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.models.classifier import Classifier
 from attnlab.models.language_model import LanguageModel
-from tests.support.small_runs import tiny
+from tests.support.small_runs import tiny, tokens
 
 
 @dataclass
@@ -41,10 +40,6 @@ def classifier(config: RunConfig) -> Classifier:
     model = build(config, Reviews())
     assert isinstance(model, Classifier)
     return model.eval()
-
-
-def tokens(b: int = 2, t: int = 11) -> Tensor:
-    return torch.randint(0, 31, (b, t), generator=torch.Generator().manual_seed(4))
 
 
 def test_cells_with_one_seed_start_shared_modules_from_the_same_values() -> None:

@@ -28,7 +28,7 @@ from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
-from tests.support.processes import MARK, Marked
+from tests.support.processes import MARK, Marked, alive
 
 STUDY: dict[str, Any] = {
     "study": "program",
@@ -151,13 +151,6 @@ def test_a_process_that_a_program_leaves_behind_is_ended(folder: Path, monkeypat
     while any(alive(int(row.summary["child"])) for row in result.rows):
         assert time.monotonic() < until, "a process outlived its run"
         time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_workers_run_at_the_same_time_and_divide_the_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

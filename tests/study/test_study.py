@@ -32,6 +32,7 @@ from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.training import costs
 from tests.support.paths import ROOT
+from tests.support.processes import alive
 from tests.support.small_runs import tiny
 
 QUIET = ProgressDisplay(quiet=True)
@@ -509,13 +510,6 @@ def gone(pids: list[int], seconds: float = 60) -> bool:
     while time.monotonic() < until and any(map(alive, pids)):
         time.sleep(0.05)
     return not any(map(alive, pids))
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_killed_parent_takes_its_children_along_and_nothing_is_doubled(root: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
@@ -84,3 +85,7 @@ def recorded(config: RunConfig, folder: Path | None = None, *, prune_at: int | N
 
     result = train(config, report=report, folder=folder)
     return replace(result, summary={k: v for k, v in result.summary.items() if not k.endswith(CLOCK)}), points
+
+
+def tokens(b: int = 2, t: int = 11) -> Tensor:
+    return torch.randint(0, 31, (b, t), generator=torch.Generator().manual_seed(4))

@@ -38,6 +38,9 @@ def random_sets(count: int) -> list[tuple[str, ...]]:
     return sets
 
 
+SETS = random_sets(200)
+
+
 def failures(results: list[Any]) -> list[str]:
     return [f"{result.check}: {result.detail}" for result in results if result.status == "failed"]
 
@@ -79,14 +82,12 @@ def test_builtin_component_keeps_the_whole_contract(name: str) -> None:
     assert not failures(check_component(name, options=OPTIONS.get(name)))
 
 
-@pytest.mark.parametrize("names", random_sets(4), ids="+".join)
+@pytest.mark.parametrize(
+    "names",
+    [*SETS[:4], *(pytest.param(names, marks=pytest.mark.exhaustive) for names in SETS[4:])],
+    ids="+".join,
+)
 def test_random_set_keeps_the_contract(names: tuple[str, ...]) -> None:
-    assert not failures(check("dense", components=[spec(name) for name in names], only=QUICK))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("names", random_sets(200)[4:], ids="+".join)
-def test_more_random_sets_keep_the_contract(names: tuple[str, ...]) -> None:
     assert not failures(check("dense", components=[spec(name) for name in names], only=QUICK))
 
 
