@@ -34,7 +34,7 @@ class Registry(Plugins):
     """A mapping from names to classes of one kind.
 
     Args:
-        kind: singular noun for messages, such as ``"variant"``.
+        kind: singular noun for messages, for example ``"variant"``.
         group: entry-point group with which installed packages add classes.
         base: ``"module:Class"`` of the base class.
         builtin: name -> ``"module:Class"`` of attnlab's classes.

@@ -22,7 +22,7 @@ def code_digest(path: Path) -> str:
 
 
 def module_digest(module: str, file: Path) -> str:
-    """Return the digest of an installed module's code, and of the modules that it imports from its own top-level package.
+    """Return the digest of an installed module's code, and of the modules that it imports from its top-level package.
 
     Args:
         module: its dotted name.

@@ -93,7 +93,7 @@ def _parsed(content: bytes, suffix: str) -> Any:
 
 
 def _plain(node: Any, known: dict[int, Any]) -> Any:
-    """Return the texts of a YAML node in lists and mappings, also those with a tag of the program's own.
+    """Return the texts of a YAML node in lists and mappings, also nodes with a tag that the program defines.
 
     Args:
         node: of a composed document, in which aliases are the same node.

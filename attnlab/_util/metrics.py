@@ -32,7 +32,7 @@ def format_metric(value: float, digits: int = 4) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Return True for a metric that is a share by its name, such as ``accuracy``, ``top5_accuracy`` or ``val_f1``."""
+    """Return True for a metric that is a share by its name, for example ``accuracy``, ``top5_accuracy`` or ``val_f1``."""
     return not SHARE_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", metric.lower()))
 
 

@@ -48,7 +48,7 @@ def check_options(cls: type, options: dict[str, Any], *, what: str) -> None:
     Args:
         cls: the class.
         options: option names -> values.
-        what: description of the class for messages, such as ``"variant 'dense'"``.
+        what: description of the class for messages, for example ``"variant 'dense'"``.
 
     Raises:
         UserError: an unknown option, or a missing required one.

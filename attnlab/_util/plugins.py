@@ -1,4 +1,4 @@
-"""From names to objects that are imported when they are first used: attnlab's own and those of installed packages."""
+"""From names to objects that are imported when they are first used, in attnlab and in installed packages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Plugins:
     """A mapping from names to objects of one kind, each imported when it is first used.
 
     Args:
-        kind: singular noun for messages, such as ``"verb"``.
+        kind: singular noun for messages, for example ``"verb"``.
         group: entry-point group with which installed packages add objects.
-        builtin: name -> ``"module"`` or ``"module:attribute"`` of attnlab's own objects. They are strings, so that neither a
+        builtin: name -> ``"module"`` or ``"module:attribute"`` of attnlab's objects. They are strings, so that neither a
             clone without an installed distribution nor an import of this module needs more than the table.
     """
 
@@ -30,7 +30,7 @@ class Plugins:
         self._builtin = builtin
 
     def names(self) -> list[str]:
-        """Return all names: built-in, and those of entry points."""
+        """Return all names, built-in ones and entry points."""
         return list(dict.fromkeys([*self._builtin, *self._entry_points()]))
 
     def is_builtin(self, name: str) -> bool:

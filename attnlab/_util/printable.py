@@ -10,7 +10,7 @@ def escape_controls(text: str, *, keep: str = "") -> str:
     Spaces of all widths stay.
 
     Args:
-        keep: control characters that stay, such as ``"\n"``.
+        keep: control characters that stay, for example ``"\n"``.
 
     Examples:
         >>> escape_controls("a\x1b[2Jb\u202e")

@@ -1,6 +1,6 @@
 """Import of users' Python files by their path.
 
-The files of a folder are modules of a separate package, such as ``attnlab_user_1f2e3d4c.cosine``. A file may import the
+The files of a folder are modules of a separate package, for example ``attnlab_user_1f2e3d4c.cosine``. A file may import the
 other modules of its folder as a script would (``import helper``); these imports are rewritten to the package, so that
 ``sys.path`` stays as it is and two folders may each have a ``helper.py``.
 """
@@ -75,7 +75,7 @@ def load_sources(sources: dict[str, str]) -> None:
 
 
 def require_unchanged(path: Path, expected: str) -> str:
-    """Return the digest of a file's code; raise ``UserError`` if neither it nor that of its bytes (0.3) is ``expected``."""
+    """Return the digest of a file's code; raise ``UserError`` if neither it nor the digest of bytes (0.3) is ``expected``."""
     digest = code_digest(path.resolve())
     if expected not in (digest, sha256(path)):
         files = code_files(path.resolve()) - {path.resolve()}

@@ -50,7 +50,7 @@ def _describe_files(run: SelectedRun) -> str:
 
 
 def _confirm(runs: str) -> None:
-    """Ask whether to delete ``runs``, such as "5 runs".
+    """Ask whether to delete ``runs``, for example "5 runs".
 
     Raises:
         UserError: standard input is not a terminal.

@@ -150,8 +150,8 @@ class Component(nn.Module):
     ) -> str | None:
         """Return the reason why this component does not support a configuration, or None. The plan calls it for every cell.
 
-        An override takes the arguments it needs, passes all of them on and ends with ``return super().unsupported(...)``, as
-        in ``attnlab.variants.Variant.unsupported``.
+        An override should take the arguments it needs, pass all of them on and end with
+        ``return super().unsupported(...)``, as in ``attnlab.variants.Variant.unsupported``.
 
         Args:
             role: ``causal``, ``bidirectional`` or ``cross``.
@@ -240,7 +240,7 @@ class Component(nn.Module):
 
         Args:
             q: (b, h, t, d), after the position scheme.
-            k: (b, h, s, d), after it, those of a cache or memory included.
+            k: (b, h, s, d), after it, including keys of a cache or memory.
             mask: (b, s), boolean, False at padding; None: no padding.
         """
         return self.visible

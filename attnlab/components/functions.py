@@ -4,7 +4,7 @@ A function is one of three kinds:
 
 - ``(score, b, h, q_idx, kv_idx)`` changes a logit.
 - ``(b, h, q_idx, kv_idx)`` returns True where a query may attend to a key.
-- A function of options that returns one of these two, such as the functions of Attention Gym. Its annotation of the result,
+- A function of options that returns one of these two, for example the functions of Attention Gym. Its annotation of the result,
   ``-> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]`` for a function of the logit, says which.
 
 ``q_idx`` is the position of the query among the keys: with a memory or a cache, it does not start from 0. All arguments are
@@ -66,7 +66,7 @@ class FunctionComponent(Component):
         return function(**self.options) if _kind_of_result(function) else function
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by the function: its class has no name of its own, and functions within functions cannot be."""
+        """Pickle and copy by the function: its class has no name to import, and functions within functions cannot be."""
         state = {name: value for name, value in self.__dict__.items() if name != "_mod"}
         return _empty, (type(self).function,), state
 

@@ -5,14 +5,14 @@ Lu et al. 2025, arXiv:2502.13189, "MoBA: Mixture of Block Attention for Long-Con
     k_n  = mean of the keys of block n, positions n B ... (n + 1) B - 1
     M_i  = {j <= i : j is in the block of i, or in one of the k - 1 earlier blocks n with the largest q_i . k_n}
 
-Blocks are counted from the first key, and the own block is always seen, up to the query. Queries and keys are those after the
-position scheme. There are no parameters: the choice has no gradient, the keys learn by the attention that they receive.
+Blocks are counted from the first key, and the query's block is always seen, up to the query. Queries and keys are taken after
+the position scheme. There are no parameters: the choice has no gradient, the keys learn by the attention that they receive.
 
 Departures from the paper: padding does not count in the means. Decoding chooses blocks as training does; the authors generate
 with full attention. The logits of hidden keys are computed and masked: the component shows what the sparsity costs in quality,
 in rows of some hundreds of positions, and saves no time.
 Cost: that of attention to all keys, and O(t s dim / B) for the choice; no parameters.
-Glossary: ``size`` B; ``count`` k, with the own block.
+Glossary: ``size`` B; ``count`` k, including the query's block.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from attnlab.nn.linear_attention import without_autocast
 
 
 class Moba(Component):
-    """Attention to the own block of keys and to those with the best mean key.
+    """Attention to the query's block and to the blocks with the best mean key.
 
     Args:
         size: positions of a block.
-        count: blocks of a query, its own included.
+        count: blocks of a query, including the one that it is in.
     """
 
     roles = frozenset({"causal"})

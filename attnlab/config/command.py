@@ -85,7 +85,7 @@ class CommandConfig(Section):
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """Return the configuration as JSON, without its folder, which is that of one machine."""
+        """Return the configuration as JSON, without its folder, which exists on one machine only."""
         return self.model_dump_json(indent=2, exclude={"folder"})
 
 

@@ -84,7 +84,7 @@ class Subject:
     Attributes:
         program: "attnlab", or the code that a command line names.
         data: A digest of the task with its data and of the size of the model; of a program, of its data files.
-        length: Name -> length of training, such as steps.
+        length: Name -> length of training, for example steps.
     """
 
     program: str
@@ -140,7 +140,7 @@ def describe_other_files(test: str, other: str) -> str:
 
 
 def text_identity(data: Any) -> str | None:
-    """Return the identity of a task's data without that of its vocabulary of subwords; None when there is none."""
+    """Return the identity of a task's data without its vocabulary of subwords; None when there is none."""
     return data.partition(SUBWORDS)[0] if isinstance(data, str) else None
 
 

@@ -101,7 +101,7 @@ class Factor:
     """A factor: its axis and its levels.
 
     Attributes:
-        name: the axis, such as ``no_wo`` or ``train.lr``.
+        name: the axis, for example ``no_wo`` or ``train.lr``.
         levels: labels of the levels as text, the first one is "off".
         texts: each level as a part of a cell's name; "" for the first one.
     """

@@ -64,7 +64,7 @@ class CellConfig:
 
     @property
     def place(self) -> str:
-        """The place of the value of its last axis; without axes, that of the variant."""
+        """The place of the value of its last axis; without axes, the place of the variant."""
         if not self.chosen:
             return self.where("variant")
         axis, index = list(self.chosen.items())[-1]
@@ -196,7 +196,7 @@ def _fields(study: StudyConfig, chosen: dict[str, int]) -> dict[str, Any]:
 
 
 def _replaces_variant(study: StudyConfig, settings: Sequence[FieldSetting]) -> bool:
-    """Return True when an axis or an assignment sets ``model.layers``, and the variant is that of the base alone."""
+    """Return True when an axis or an assignment sets ``model.layers``, and only the base sets the variant."""
     values = {**study.sets, **{setting.path: setting.value for setting in settings}}
     layers = values.get(LAYERS, _layers(values))
     return layers is not None and all(path.partition(".")[0] != "variant" for path in values)

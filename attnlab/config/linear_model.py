@@ -2,7 +2,7 @@
 
 The coefficient of each column is an effect in the unit of the response:
 
-- the main effect of a level: its mean minus that of the factor's first level, both over all levels of the other factors;
+- the main effect of a level: its mean minus the mean of the factor's first level, both over all levels of the other factors;
 - the interaction of two levels: half the difference between the effect of one with the other on and with the other off
   (Box, Hunter and Hunter), so that main effects and interactions of two-level factors have the same standard error;
 - in a ``leave_one_out`` design the effect of a factor while all others are on, and one term for all interactions together: the

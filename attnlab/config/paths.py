@@ -1,4 +1,4 @@
-"""Dotted paths into the configuration of a run, such as ``train.lr``: the valid ones, and checks of their values."""
+"""Dotted paths into the configuration of a run, for example ``train.lr``: the valid ones, and checks of their values."""
 
 from collections.abc import Collection
 from typing import Any

@@ -2,7 +2,7 @@
 
 The configuration of a stage belongs to a cell: it is the base with the stage's sections merged over it, and has the
 variant, the position scheme and the model of the cell. Other axes of the grid do not concern it, unless they set a path into
-the stage, such as ``stages.pretrain.train.steps``. Cells with equal configurations of a stage share its runs.
+the stage, for example ``stages.pretrain.train.steps``. Cells with equal configurations of a stage share its runs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
 
 
 def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
-    """Return the configuration of a stage: the base, then fields of the cell, then the stage's own."""
+    """Return the configuration of a stage: the base, then fields of the cell, then the stage's fields."""
     own, written = _own_fields(stage.grid_cell, stage.stage), stage.cell.config
     fields = {key: value for key, value in assigned_base(stage.study).items() if key in ("task", "train", "evaluate")}
     # 1. A matched model belongs to its variant: a stage with another variant has the model as the study writes it.

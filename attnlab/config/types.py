@@ -70,7 +70,7 @@ class Named(Section):
 
     @property
     def short_name(self) -> str:
-        """The name without its options; of a path, that of its class."""
+        """The name without its options; for a path, the name of the class."""
         return self.name.rpartition(":")[2]
 
 

@@ -144,7 +144,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _choices(text: str) -> list[str]:
-    """Return the choices in pydantic's wording of a Literal, such as ``"'relu' or 'gelu'"``."""
+    """Return the choices in pydantic's wording of a Literal, for example ``"'relu' or 'gelu'"``."""
     return text.split("'")[1::2]
 
 

@@ -25,7 +25,7 @@ Loc = tuple[str | int, ...]  # keys and indices from the root down to a value, a
 
 
 class Where(Protocol):
-    """A function from a location to its place in a file, such as ``wo.yaml:12:5``."""
+    """A function from a location to its place in a file, for example ``wo.yaml:12:5``."""
 
     def __call__(self, loc: Loc, /, *, key: bool = False) -> str:
         """Return the place of the value at ``loc``, or of its key if ``key`` is True."""
@@ -38,7 +38,7 @@ def within(where: Where, *prefix: str | int) -> Where:
 
 
 def constant_place(place: str) -> Where:
-    """Return a ``Where`` that gives every location the same place, such as an assignment."""
+    """Return a ``Where`` that gives every location the same place, for example an assignment."""
     return lambda loc, /, *, key=False: place
 
 

@@ -1,6 +1,6 @@
 """Render reports again from their stored inputs: ``python -m attnlab.extras.rerender reports/quickstart``.
 
-For developers who change how a page looks: committed pages must be those that the code writes. Nothing is trained.
+For developers who change how a page looks: committed pages should be what the code writes. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rerender(folder: Path) -> Page | None:
         The page of a study; None for a page on several, or a profile.
 
     Raises:
-        UserError: The folder has no report of this version; one of another version is made again by its own commands.
+        UserError: The folder has no report of this version; make one of another version again by its commands.
     """
     if index := load_index(folder):
         folders, options = index

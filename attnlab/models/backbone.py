@@ -1,6 +1,6 @@
 """The backbone that the models share: token and segment embeddings and a stack of blocks with the variant under test.
 
-The memory is that of Dai et al. 2019, arXiv:1901.02860, section 3.2: the last ``model.mem_len`` inputs of each block, without
+The memory follows Dai et al. 2019, arXiv:1901.02860, section 3.2: the last ``model.mem_len`` inputs of each block, without
 gradient.
 """
 

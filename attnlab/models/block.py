@@ -106,7 +106,7 @@ class Block(nn.Module):
     def make_norm(config: ModelConfig) -> nn.Module:
         """Return a norm of vectors (..., dim): ``norm_type``, with a bias only in a layer norm and in DyT.
 
-        The model calls it, too, for the norm after the last block and that of the embeddings.
+        The model calls it, too, for the norm after the last block and for the norm of the embeddings.
         """
         if config.norm_type == "none":
             return nn.Identity()

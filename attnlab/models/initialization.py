@@ -8,7 +8,7 @@ values of all layers after it. ``initialize`` removes the effect of the order:
    ``backbone.blocks.3.attention.out.weight``, in tiles of a fixed shape (``draw_in_tiles``).
 
 The distributions are those that the constructors choose. Two models with one seed start every tensor that has the same name,
-and is drawn in the same manner, from the same values. Of tensors with different shapes, such as the feed-forward of a cell
+and is drawn in the same manner, from the same values. Of tensors with different shapes, for example the feed-forward of a cell
 that is matched to the parameters of its baseline, the common leading slice agrees, up to the scale that the initializer
 derives from the shape. Leading slices ignore what rows mean: with fewer heads of the same width, the remaining heads agree;
 with heads of another width, rows of one head of the first model belong to another head of the second. Tensors of different
@@ -22,7 +22,7 @@ initializer derives from the shape.
 
 **GPT-2.** With ``model.initialization: gpt2``, GPT-2's initial values replace the constructors' values. Radford et al. 2019,
 "Language Models are Unsupervised Multitask Learners", section 2.3, divide the weights of N residual layers by sqrt(N). The
-standard deviation of 0.02 is that of the first GPT (Radford et al. 2018, section 4.1).
+standard deviation of 0.02 follows the first GPT (Radford et al. 2018, section 4.1).
 
     linear layers, embeddings        N(0, 0.02)
     residual projections             N(0, 0.02 / sqrt(2 depth)): two sublayers of each block write to the residual stream
@@ -32,7 +32,7 @@ The scale is the same in an encoder-decoder, although its decoder blocks have th
 where blocks have one.
 
 Residual projections are the linear layers that a module names in ``residual_projections``: the variant's, and W_2 of the
-feed-forward. A variant that declares none, such as ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,
+feed-forward. A variant that declares none, for example ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,
 recurrent layers, convolutions and parameters that a class defines itself keep the values of their constructor, except those
 that a module names in ``embedding_parameters``: learned positions, and the class token.
 
@@ -72,10 +72,10 @@ logger = logging.getLogger(__name__)
 
 
 def initialize(construct: Callable[[], M], seed: int) -> M:
-    """Return the module that ``construct`` constructs, each of its tensors drawn from the streams of its own name.
+    """Return the module that ``construct`` constructs, each of its tensors drawn from the streams of its name.
 
     The global generator of the CPU is unchanged afterwards. Draws that reach no tensor of the module, such as the draws of a
-    list of numbers, are numbered in their own stream.
+    list of numbers, are numbered in a separate stream.
 
     Args:
         construct: constructs the module on the CPU; called twice. On the meta device or with fake tensors, which have no
@@ -255,13 +255,13 @@ def draw_in_tiles(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seed
 
     Elements that are independent and identically distributed are drawn in tiles: in-place operations such as ``normal_``,
     ``torch.randn`` and others that take a shape, and ``torch.rand_like``. Other draws, such as permutations and those with a
-    generator of their own, depend on the shape.
+    separate generator, depend on the shape.
 
     Args:
         func: an operator of ``torch.ops.aten`` with the tag ``nondeterministic_seeded``.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        seed_of: the seed of the tile at an index, one number for each dimension; without an index, that of the whole draw.
+        seed_of: the seed of the tile at an index, one number for each dimension; without an index, the seed of the whole draw.
     """
     place = _place_of_shape(func, args, kwargs)
     shape = () if place is None else _shape(args[place])

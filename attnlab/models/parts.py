@@ -68,7 +68,7 @@ class Part:
         return self.entry is None or self.variant_class.backends != ("reference",)
 
     def backend(self, config: RunConfig) -> str:
-        """Return the backend of its attention: that of the cell, as far as it has a choice."""
+        """Return the backend of its attention: the cell's, if the part can choose."""
         return config.backend if self.chooses_backend else "reference"
 
 
@@ -189,7 +189,7 @@ def build_components(config: RunConfig, task: TaskShape, part: Part) -> dict[str
 
 
 def connect_components(model: Model) -> None:
-    """Connect each component to that of the same name in the first block of its stack that has one."""
+    """Connect each component to the component of the same name in the first block of its stack that has one."""
     for stack in model.stacks:
         first: dict[str, Component] = {}
         for block in stack:

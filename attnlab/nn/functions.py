@@ -127,7 +127,7 @@ class _WithGradientOf(torch.autograd.Function):
 def with_gradient_of(loss: Tensor, y: Tensor) -> Tensor:
     """Return y; a backward pass through it also adds the gradient of ``loss``, whatever the loss of the model is.
 
-    A layer can train a part of itself in this way. Its parameters must not influence y, so that their gradients are those of
+    A layer can train a part of itself in this way. Its parameters must not influence y, so that their gradients come from
     ``loss`` alone.
 
     Args:

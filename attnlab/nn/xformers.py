@@ -1,6 +1,6 @@
 """Backend ``xformers``: calls of ``memory_efficient_attention``, and a check that its kernels are available.
 
-A wheel of xformers is built for one CUDA version (0.0.35 for CUDA 12). With a torch for another version, the wheel's own
+A wheel of xformers is built for one CUDA version (0.0.35 for CUDA 12). With a torch for another version, the wheel's
 library does not load; xformers then behaves as a build without CUDA and refuses every operator. But the operators that
 attention uses are torch's kernels (their names end in "-pt": ``aten::_flash_attention_forward``,
 ``aten::_efficient_attention_forward`` and their backward), and they need nothing from that library, which holds 2:4

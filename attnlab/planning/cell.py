@@ -33,10 +33,10 @@ class Cell:
         eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
             if the task does not estimate its tokens.
         where: the place in the study file of its last axis, for messages.
-        matched: a description of the match of its cost to that of its baseline, or "".
+        matched: a description of how its cost was matched to its baseline's, or "".
         cuda_backend: the backend that it would use on CUDA.
         factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
-        data_notes: what the task says about its data, such as test data that also occur in ``train``.
+        data_notes: what the task says about its data, for example test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
         stage: the stage that its runs start from; None: from scratch.
         taken: a description of the tensors that they take over from it, or "".

@@ -52,7 +52,7 @@ MAX_SCRIPT = 2**20  # bytes of a shell script that is read
 def command_files(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Path]:
     """Return name -> path of the files that count for a command line.
 
-    Python code counts with the modules of its own folder; modules from elsewhere have their own entry.
+    Python code counts with the modules of its folder; modules from elsewhere have a separate entry.
 
     Args:
         folder: in which the command runs. Names are relative to it, or absolute as in the command.
@@ -202,7 +202,7 @@ class _Search:
             self._add(path)
 
     def _all_code(self) -> set[Path]:
-        """Return the Python code among the files, with what it imports from its own folder."""
+        """Return the Python code among the files, with what it imports from its folder."""
         own = (code_files(path) for path in self.files.values() if path.suffix == ".py")
         return {path for path in self.code.union(*own) if path.suffix in (".py", "")}
 
@@ -252,7 +252,7 @@ class _Search:
         return folder not in self.folders and folder.is_relative_to(self.folders[0])
 
     def _is_program(self, path: Path) -> bool:
-        """Return whether a file outside of the study's folder is an installed program, such as an interpreter."""
+        """Return whether a file outside of the study's folder is an installed program, for example an interpreter."""
         return path.suffix not in (".py", ".sh") and not path.is_relative_to(self.folders[0]) and os.access(path, os.X_OK)
 
     def _module(self, module: str) -> None:

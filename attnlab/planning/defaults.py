@@ -93,7 +93,7 @@ def _is_plain(value: Any) -> bool:
 def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_name: ResolveName) -> RunConfig:
     """Return the configuration of a cell with every entry of ``model.layers`` resolved.
 
-    An entry without a position scheme has that of the cell. If the cell has none either, it has the scheme that another entry
+    An entry without a position scheme has the cell's. If the cell has none either, it has the scheme that another entry
     adds to the input, or else the default of its variant. A pattern that repeats itself becomes as short as it can be, and a
     pattern of equal entries becomes the variant of the cell: configurations of equal models are equal.
 

@@ -15,7 +15,7 @@ from attnlab.tasks import Task
 
 
 def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric: str) -> EstimandConfig:
-    """Return the estimand of the study with its threshold: its own, else that of its tasks.
+    """Return the estimand of the study with its threshold: the stated one, else the tasks'.
 
     A task declares an estimand of its primary metric; another metric of the study is summarized by the mean.
 
@@ -41,7 +41,7 @@ def stop_notes(cells: Sequence[CellPair], estimator: Any) -> list[str]:
 
     Args:
         cells: of the plan.
-        estimator: of the study; of several tasks, that of the first one.
+        estimator: of the study; with several tasks, of the first one.
     """
     resolutions = [resolution for _, resolution in cells if resolution.refusal is None]
     stopping = [r for r in resolutions if "train.stop_at" not in ineffective_fields(r.config, r.task)]

@@ -140,7 +140,7 @@ def design_notes(study: StudyConfig, cells: Sequence[Cell], doubles: Mapping[str
 
 
 def _change_of_test(cells: Sequence[Cell]) -> str:
-    """Return the difference of the test of the first cell from that of another one; "" if all have the same test."""
+    """Return how the test of another cell differs from the first cell's; "" if all have the same test."""
     tests = [json.loads(test_identity(json.loads(cell.config.to_json()), task_length(cell.config))) for cell in cells]
     return next((change for test in tests[1:] if (change := describe_changes(test, tests[0]))), "")
 

@@ -98,7 +98,7 @@ def resolve_machine(
 
     Cells on one type of device get the same values, so that they can be compared: the values of the study's recorded runs, so
     that a resumed study continues them; otherwise the values that were measured to be faster, in every cell that has ``auto``.
-    The backend is that of cells with long sequences that leave it and a field of ``machine`` open.
+    The backend is chosen for cells with long sequences that leave it and a field of ``machine`` open.
 
     Args:
         cells: all cells of a study.

@@ -1,4 +1,4 @@
-"""Match the cost of a cell to that of its baseline, as ``{name: no_wo, match: params}`` requests.
+"""Match the cost of a cell to its baseline's, as ``{name: no_wo, match: params}`` requests.
 
 A variant with fewer parameters is otherwise compared with a larger model. Matching spends the saved parameters elsewhere: it
 adjusts the width of the feed-forward, or the field that ``by`` names, until the costs agree within 1 %. Without matching, a

@@ -194,7 +194,7 @@ def margin_notes(study: StudyConfig) -> Iterator[str]:
 
 
 def _change_of_test(cell: Cell, base: Cell) -> str:
-    """Return the difference of the test of a cell from that of its baseline; "" if they are the same."""
+    """Return how the test of a cell differs from its baseline's; "" if they are the same."""
     test, base_test = (json.loads(identity_of_test(c.settings)) for c in (cell, base))
     return describe_changes(test, base_test)
 

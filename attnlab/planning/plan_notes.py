@@ -1,4 +1,4 @@
-"""The notes of a plan: those of its analyses, of its cells and of their runs, in the order in which they are shown."""
+"""The notes of a plan, on its analyses, its cells and their runs, in the order in which they are shown."""
 
 from collections.abc import Iterator, Sequence
 

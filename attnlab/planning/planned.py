@@ -26,7 +26,7 @@ class Plan:
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
         auto_machine: type of device -> path of a field that is ``auto`` -> the value to which it was resolved, in this plan or
             in the study's record.
-        notes: sentences for the user, such as on equal cells or a missing baseline.
+        notes: sentences for the user, for example on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, the first task's.
         estimand: the number that summarizes the seeds of a cell.
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.

@@ -44,7 +44,7 @@ class ResolvedCell:
         key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
         task: the task of ``config``.
         refusal: the reason why it cannot run, or None.
-        matched: a description of the match of its cost to that of its baseline, or "".
+        matched: a description of how its cost was matched to its baseline's, or "".
         cuda_backend: the backend that it would use on CUDA.
         fixed_costs: names of the costs in which it is matched, or others are matched to it.
         stage: the stage that it starts from, with its resolution, or None.
@@ -181,7 +181,7 @@ class Resolver:
         return model.model_copy(update=changes), cls
 
     def _part(self, cell: CellConfig, config: RunConfig, part: str, own: PartConfig, *, role: str) -> PartConfig:
-        """Return the variant and the position scheme of a part: its own, else the cell's."""
+        """Return the variant and the position scheme of a part: the stated ones, else the cell's."""
         section = ("model", part)
         assert config.variant is not None  # a model with parts has no pattern of layers
         inherited = ComposedVariant(name=config.variant.name, options=config.variant.options)

@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruners by their own names and arguments, and the values that they suggest for a trial.
+"""Optuna's samplers and pruners by Optuna's names and arguments, and the values that they suggest for a trial.
 
 A study file's ``sampler`` and ``pruner`` are looked up in ``optuna.samplers`` and ``optuna.pruners``, bound to the
 constructor's signature and built once when the plan is made, so that a typo is reported within a second and not after a night.

@@ -57,7 +57,7 @@ def _with_stage(cell: CellConfig, resolved: ResolvedCell, resolver: Resolver, kn
 
 
 def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any) -> WeightMatch:
-    """Return which tensors of a model come from that of its stage, without allocating either.
+    """Return which tensors of a model come from its stage's model, without allocating either.
 
     Raises:
         BuildError: the model of one of the configurations cannot be constructed.

@@ -37,7 +37,7 @@ def build_errors(config: RunConfig, task: Task) -> Iterator[None]:
 class Traces:
     """The parameters and FLOPs of models. Configurations that differ only in ``COSTLESS`` fields share one trace.
 
-    Each precision has its own trace. One instance serves one plan, because a user's file may change before the next plan.
+    Each precision has a trace. One instance serves one plan, because a user's file may change before the next plan.
     """
 
     def __init__(self) -> None:

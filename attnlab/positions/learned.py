@@ -21,7 +21,7 @@ class Learned(Position):
     """A table of ``length`` vectors. Positions beyond it have no vector, so longer sequences are an error.
 
     Args:
-        std: standard deviation of the initial vectors; that of token embeddings is 1. With ``model.initialization: gpt2`` both
+        std: standard deviation of the initial vectors; token embeddings have 1. With ``model.initialization: gpt2`` both
             have 0.02.
     """
 

@@ -15,7 +15,7 @@ holds every distance from about the maximum m on. In a causal role N is ``bucket
 and keys ahead have N separate buckets, N + bucket(j - i).
 
 Departures from the paper: the logits are scaled by 1 / sqrt(d) (T5 moves this factor into the initialization of W_Q), and each
-block has its own table (in T5, the blocks of a stack share one).
+block has a separate table (in T5, the blocks of a stack share one).
 Cost: one (h, t, s) tensor in addition to the logits; h buckets parameters for each block.
 Glossary: ``table`` B; ``buckets`` N, or 2 N; ``max_distance`` m; ``starts`` the smallest distance of bucket 1, 2, ...
 """

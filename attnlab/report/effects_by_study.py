@@ -21,7 +21,7 @@ from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 
 @dataclass(frozen=True)
 class Unit:
-    """The noun for the tables of a page, such as "study" and "studies"."""
+    """The noun for the tables of a page, for example "study" and "studies"."""
 
     one: str
     many: str

@@ -76,7 +76,7 @@ def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str
 
     Args:
         differences: Name -> difference, of one table.
-        of: The differences of the table in prose, such as "differences".
+        of: The differences of the table in prose, for example "differences".
     """
     alone = [f"{name} {difference.format()}" for name, difference in differences.items() if hides_correction(difference)]
     if not alone:

@@ -92,7 +92,7 @@ class ComparisonSpec:
     Attributes:
         study: The study's name.
         axes: Names of the grid's axes, in order.
-        goal: The metric, its direction and the margin; of several tasks, those of the first one.
+        goal: The metric, its direction and the margin; with several tasks, of the first one.
         baselines: Axis -> value. A baseline of a cell has these values, and the cell's on every other axis. Each cell is
             compared with all of them; empty when cells are not compared.
         control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
@@ -200,7 +200,7 @@ def sections_of(study: StudyConfig, *, swept: str | None = None) -> tuple[Sectio
 
     Args:
         study: As read.
-        swept: The path that its runs sweep, when that is known; default: that of the study.
+        swept: The path that its runs sweep, when it is known; default: the study's.
     """
     path, design = swept or study.swept_path, factorial_design(study)
     found = (Over(study.over_axis) if study.over_axis else None, Sweep(path) if path else None, design)

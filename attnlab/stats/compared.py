@@ -30,7 +30,7 @@ class Compared:
         records: Its runs in this order, by seed, with the trials of a search.
         searches: Name of a task ("" in a study of one) -> the searches of its cells.
         selection: The choice of the records.
-        analyses: Names of the analyses that the study asks for besides attnlab's own.
+        analyses: Names of the analyses that the study asks for besides attnlab's.
     """
 
     spec: ComparisonSpec
@@ -77,7 +77,7 @@ def compare_cells(
         order: Names of the cells, in the grid's order; others come last.
         search: Its search, if it has one.
         selection: The choice of its records.
-        analyses: Names of the analyses that it asks for besides attnlab's own.
+        analyses: Names of the analyses that it asks for besides attnlab's.
     """
     selection = selection or Selection()
     position = {name: i for i, name in enumerate(order)}

@@ -1,7 +1,7 @@
 """The contrasts of several studies: which effects they share, and verdicts that are corrected over all of them.
 
 All comparisons of the studies' tables, and the means over studies, are one family for Holm's method; trends are another. The
-equivalence tests have their own level, as in the table of one study.
+equivalence tests have a separate level, as in the table of one study.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int
 
 
 def data_of(cell: CellSummary) -> frozenset[str]:
-    """Return identities of the data that a cell is tested on, such as digests of their files; empty when unknown.
+    """Return identities of the data that a cell is tested on, for example digests of their files; empty when unknown.
 
     Two tasks that read one file have its digest in common, whatever they make of it. The data of a program are the files that
     its command names, or what the program itself and its texts stand for.

@@ -7,8 +7,8 @@ wide enough margin. The control shows that the study can see a difference: assay
 The control keeps its place in Holm's correction of the tests for a difference, so that all verdicts of better and worse,
 the control's included, have one error of 5 %; a control that is far worse is the first to be rejected and costs the others
 nothing. It has no equivalence test and does not count in their correction: an equivalence of other cells is only supported
-once the control is shown to differ, so its own equivalence is never a question (a gate tested before its family; Dmitrienko and
-Tamhane 2007).
+once the control is shown to differ, so the control's equivalence is never a question (a gate tested before its family;
+Dmitrienko and Tamhane 2007).
 
 References:
     ICH (2000). Choice of control group and related issues in clinical trials. Guideline E10.

@@ -1,4 +1,4 @@
-"""The verdicts of a study without a choice of its records, beside its own ones.
+"""The verdicts of a study without a choice of its records, beside the study's verdicts.
 
 A verdict is valid if its runs, its seeds and its question were chosen before their results were known. Where they were not, or
 where that is not known (`attnlab.stats.selection`), all that the study shows is computed again from all results, from the
@@ -326,7 +326,7 @@ def correct_joint(result: JointResult, others: Mapping[Choice, JointResult], bef
 
     Args:
         others: The results without each choice, which have the same studies.
-        before: The studies with their own verdicts and the corrections of these.
+        before: The studies with their verdicts and the corrections of these.
     """
     tables = []
     for i, table in enumerate(result.tables):

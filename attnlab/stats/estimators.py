@@ -56,7 +56,7 @@ class Estimator:
         metric: Name of the scores.
         direction: "min" when smaller scores are better, else "max".
         threshold: The score that solves the task; None when the estimator takes none.
-        sweep: Dotted path of the hyperparameter that is tuned before cells are compared, such as `train.lr`; else "".
+        sweep: Dotted path of the hyperparameter that is tuned before cells are compared, for example `train.lr`; else "".
         is_exact: Tests are exact: a few seeds cannot be significant, and verdicts are not predicted. Else they are t-tests.
         is_mean: Differences are differences of means: they have trends over levels, effects and pooled means.
         in_unit: Differences have the unit of the metric, as the scores of single seeds have.

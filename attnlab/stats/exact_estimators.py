@@ -60,7 +60,7 @@ class ExactDifference(Difference):
     """A cell compared with its baseline by an exact test, over the seeds of which both completed or diverged.
 
     It has no standard deviation and no effect size. Equal scores at the limits of a task do not make two cells identical.
-    `interval` has the median of the differences, in the metric's unit; the solve rate of the cell minus that of the baseline;
+    `interval` has the median of the differences, in the metric's unit; the solve rate of the cell minus the baseline's;
     or the probability of superiority, between 0 and 1.
 
     Attributes:
@@ -83,7 +83,7 @@ class ExactDifference(Difference):
 
     @property
     def gaps(self) -> list[float]:
-        """The score of the cell minus that of the baseline in each seed: 0 for a tie, infinite if one of them diverged."""
+        """The score of the cell minus the baseline's in each seed: 0 for a tie, infinite if one of them diverged."""
         return [_gap(cell, baseline) for cell, baseline in self.pairs]
 
     @property

@@ -14,7 +14,7 @@ needs two tests below 5 %, like any other (`attnlab.stats.paired`):
   scatter of main effects, and is otherwise found alike.
 
 The residual by itself makes 11 to 45 % of false verdicts if one factor changes the runs of a seed more than the others do, and
-the t-test of an effect alone finds few effects with 3 seeds (`benchmarks/factorial.py`). The correction for looks is that of
+the t-test of an effect alone finds few effects with 3 seeds (`benchmarks/factorial.py`). The correction for looks is in
 `attnlab.stats.paired`.
 
 Runs that are lost leave the design unbalanced. A lost run is then replaced by its least-squares prediction, which does not
@@ -67,7 +67,7 @@ class Effect:
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
         verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.
-        scatters: True when it scatters over the seeds beyond chance, so that it is tested mostly with its own variance.
+        scatters: True when it scatters over the seeds beyond chance, so that its test mostly uses the variance of its values.
     """
 
     name: str
@@ -99,7 +99,7 @@ class FamilyError:
     rest_degrees_of_freedom: int = 0
 
     def is_exceeded(self, variance: float, degrees_of_freedom: int) -> bool:
-        """Return True for a variance of one run that exceeds that of the rest beyond chance: an F-test at 5 %."""
+        """Return True for a variance of one run that exceeds the rest's beyond chance: an F-test at 5 %."""
         from scipy.special import fdtrc
 
         if not self.rest_degrees_of_freedom or not self.rest:
@@ -206,7 +206,7 @@ class SeedEffect:
     Attributes:
         name: Of the effect.
         values: Seed -> the effect. The mean over the seeds is its least-squares estimate.
-        factor: Variance of a value over that of one run, if runs scatter independently.
+        factor: Variance of a value over the variance of one run, if runs scatter independently.
     """
 
     name: str
@@ -362,7 +362,7 @@ def judge_family(
         spec: The comparison that the study makes.
         scale: Size of the metric, which decides what is noise.
         withheld: True for each effect if its sides lost different shares of their runs; default: none.
-        error: The error of the family; None: each effect has its own.
+        error: The error of the family; None: each effect has a separate one.
     """
     differences: list[paired.Difference | None] = []
     for i, effect in enumerate(family):

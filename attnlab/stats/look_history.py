@@ -4,7 +4,7 @@ A table or page that shows verdicts is a look at the study, at the largest numbe
 more seeds than an earlier one is no new look. All looks at a study count for each of its comparisons, also for those that it
 did not have at the time and under another metric, baseline or margin: this can only make a verdict more cautious. Only a
 comparison that had fewer pairs than the study had seeds (because a seed diverged, or because seeds were added to other cells)
-has its own looks.
+has separate looks.
 
 A look counts for verdicts on the runs that it has seen: it is forgotten once all runs of the study are newer, because their
 configuration was changed. Looks at the same runs under another name of the study count, too (`LookHistory.with_tables`).
@@ -33,7 +33,7 @@ class LookHistory:
         announced: First and last number of seeds of the looks that were announced before the first one, and the time of the
             announcement (0 when it is unknown); None when none were.
         study: The other looks, at increasing numbers of seeds.
-        own: Name of a comparison (`comparison_name`) -> its own looks, which replace `study`.
+        own: Name of a comparison (`comparison_name`) -> its looks, which replace `study`.
         futile: Name of a comparison -> its futility at a look after which it received no more seeds, and the time.
     """
 

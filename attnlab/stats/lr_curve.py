@@ -15,11 +15,11 @@ which each run reads once; the best rate tried, around which it is centered, is 
 A cell has no fitted optimum, and therefore no verdict, if its best rate is the smallest or largest tried, or if fewer than
 `MIN_FITTED` rates completed: three cannot show that a curve is lopsided. Nor has it one if a gap between these rates is more
 than `MAX_GAP_RATIO` times as wide as another. A rate at which a run of the cell diverged is worse
-than any other: it bounds the optimum and is not fitted. A cell with the same metric at every rate, such as a control at
+than any other: it bounds the optimum and is not fitted. A cell with the same metric at every rate, for example a control at
 chance level, is compared by that metric without a fit.
 
 The *learning-rate sensitivity* of a cell is the mean over the swept range, uniform in log10 of the rate, of its loss minus
-the loss at its optimum, after Wortsman et al. (2023). They cap losses at that of the untrained model. Here the loss of a
+the loss at its optimum, after Wortsman et al. (2023). They cap losses at the untrained model's loss. Here the loss of a
 diverged run counts as the largest mean loss that any cell of the table completed with, so the sensitivity of a cell with
 diverged runs is a lower bound.
 

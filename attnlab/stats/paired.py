@@ -73,7 +73,7 @@ class Interval:
 
     @property
     def moderated_sd(self) -> float | None:
-        """The standard deviation of the values, shrunk toward that of the prior."""
+        """The standard deviation of the values, shrunk toward the prior's."""
         if self.prior is None or self.sd is None:
             return self.sd
         borrowed = self.prior.degrees_of_freedom * self.prior.variance
@@ -349,7 +349,7 @@ def difference(
         baseline: Seed -> value.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: Looks at which the study is judged. There is no test before the first of several announced ones.
-        scales: Seed -> size of the scores that the values are computed from, when it is larger than that of the values.
+        scales: Seed -> size of the scores that the values are computed from, when it is larger than the scale of the values.
 
     Returns:
         The difference, not yet corrected over its table; None when the two share no seed.
@@ -458,7 +458,7 @@ def is_constant(values: Sequence[float]) -> bool:
 def without_noise(differences: Sequence[float], errors: Sequence[float]) -> list[float]:
     """Return differences without a scatter that can be noise: all zero, or all like the first, if they agree.
 
-    Noise has both signs. Differences within its size that hardly scatter, such as 1.2 in every seed between scores of a
+    Noise has both signs. Differences within its size that hardly scatter, for example 1.2 in every seed between scores of a
     million, are not zero.
     """
     if not agree([*differences], errors):

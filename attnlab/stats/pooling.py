@@ -9,11 +9,11 @@ of `over` count with the highest. Cells of other axes share seeds and data and a
 averaged, with the mean of their intervals as the interval, which is right if they are perfectly correlated and too wide
 otherwise. Studies on the same data with a seed in common are averaged in the same way before they enter the mean.
 
-The mean over studies weights all of them alike, and its interval is that of a t-test of the studies' effects. Its coverage is
+The mean over studies weights all of them alike, and its interval comes from a t-test of the studies' effects. Its coverage is
 at least 95 % for all spreads of the effects and of their errors (Ibragimov and Müller 2010, after Bakirov and Székely
 2005). With the spreads estimated from 3 to 5 seeds, the interval of Hartung and Knapp with inverse-variance weights and the
 between-study variance of Paule and Mandel covers 85 to 95 % in simulations with 3 to 5 studies, and the prediction interval of
-Higgins et al. (2009) 87 to 100 %. The prediction interval here is that of a further effect from the same normal distribution as
+Higgins et al. (2009) 87 to 100 %. The prediction interval here is for a further effect from the same normal distribution as
 the observed ones, errors included: 95 to 100 % (`reports/validity`). Two studies have no mean: with one degree of freedom its
 interval is 12.7 standard errors wide on each side.
 

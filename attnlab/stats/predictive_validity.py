@@ -1,4 +1,4 @@
-"""Predictive validity: do verdicts at a low level of `over`, such as few training steps, keep their sign at a higher one?
+"""Predictive validity: do verdicts at a low level of `over`, for example few training steps, keep their sign at a higher one?
 
 A study with `over` trains the same cells at several levels. At each level, all pairs of cells are compared as in a table of
 verdicts: paired t-tests with moderated variances, corrected by Holm's method over the pairs of that level, as if the study had
@@ -6,7 +6,7 @@ no other level. Of the pairs with a verdict (better or worse) at the lower level
 measured mean difference at the higher level.
 
 The estimated probability refers to another pair of cells of the same kind, trained and measured at both levels with as
-many seeds. The sign at the higher level is that of a mean over seeds and not of the true difference: where two cells hardly
+many seeds. The sign at the higher level belongs to a mean over seeds and not to the true difference: where two cells hardly
 differ, it is partly chance. The pairs with a verdict at both levels are therefore counted as well.
 
 Pairs share cells, so they are not independent, and a binomial interval over pairs is too narrow. Related cells may also change

@@ -114,7 +114,7 @@ def unconfirmed_cells(runs: Sequence[RunRecord], spec: ComparisonSpec, searches:
 def _boundary_warnings(params: Mapping[str, Any], tried: Mapping[str, Sequence[float]], search: SearchConfig) -> Iterator[str]:
     """Yield a sentence for each value within `EDGE` of an end of its range, or that is the smallest or largest tried.
 
-    A value beyond which the field has no valid ones, such as a dropout of 0, has no sentence.
+    A value beyond which the field has no valid ones, for example a dropout of 0, has no sentence.
     """
     for path, value in params.items():
         dimension = search.space.get(path)

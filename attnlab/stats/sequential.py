@@ -1,7 +1,7 @@
 """Repeated looks: corrected p-values and intervals for studies that are judged at more than one number of seeds.
 
 Looks that are announced before the first one (``run --until-conclusive``) are at ``first``, and every further seed up to
-``last``. Each of them is a t-test at the same nominal level, a little below that of the whole procedure (Pocock 1977), so
+``last``. Each of them is a t-test at the same nominal level, a little below the level of the whole procedure (Pocock 1977), so
 that a large effect ends the study early. The level is exact for t-statistics at these numbers of seeds, as Jennison and
 Turnbull (1991) recommend for few observations: tables for known variances let 6 % pass where 5 % is promised. The intervals
 are repeated confidence intervals (Jennison and Turnbull 2000, chapter 9): over all looks together they cover the true value
@@ -92,7 +92,7 @@ class Looks:
 
         Args:
             p: of the t-test at one look.
-            n: the number of pairs at that look; default: that of the latest look. A number between two looks is that of a
+            n: the number of pairs at that look; default: at the latest look. A number between two looks belongs to a
                 comparison with fewer pairs than the study, judged at the later of them.
 
         Returns:

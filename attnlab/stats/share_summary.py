@@ -96,7 +96,7 @@ def summarize_shares(
 
     A study over lengths of training has one share per trend, read from the scores of its trainings. Any
     other share is read from the curves on the validation split if they have at least `MIN_POINTS` points,
-    else from the running mean of the training loss. Losses per token of different tokens, such as bytes and
+    else from the running mean of the training loss. Losses per token of different tokens, for example bytes and
     subwords, are not comparable: these cells have no share without validation curves.
 
     Args:

@@ -9,7 +9,7 @@ larger difference never has a larger p-value:
 
 With few seeds, g is uncertain, and a test with it has less power. It therefore decides no verdict: a
 verdict of the t-test that it does not share, at the same level, is called fragile. In a moderated t-test,
-sd is the moderated standard deviation, with its degrees of freedom, and g is that of the comparison's own
+sd is the moderated standard deviation, with its degrees of freedom, and g is the skewness of the comparison's
 differences. Without Hall's cubic term, many large differences would be called fragile, too.
 `benchmarks.estimands` has the shares of false and of sound verdicts that are.
 

@@ -38,7 +38,7 @@ ROUNDING = 1e-9  # statistics closer than this are equal
 
 @lru_cache(maxsize=4096)
 def p_above(cell: int, baseline: int, n: int, difference: float = 0.0) -> float:
-    """Return the one-sided p-value of "the solve rate of the cell exceeds that of the baseline by at most `difference`".
+    """Return the one-sided p-value of "the solve rate of the cell exceeds the baseline's by at most `difference`".
 
     Args:
         cell: Number of the cell's seeds that solve the task.
@@ -90,7 +90,7 @@ def _binomial(n: int, rates: numpy.ndarray) -> numpy.ndarray:
 
 @lru_cache(maxsize=256)
 def _score_statistics(n: int, difference: float) -> numpy.ndarray:
-    """Return (n + 1, n + 1) score statistics, by the count of the cell and that of the baseline.
+    """Return (n + 1, n + 1) score statistics, by the counts of the cell and of the baseline.
 
     The variance is that at the rates which are most likely under the constraint that they differ by `difference`: the root of a
     cubic equation (Farrington and Manning 1990, appendix).

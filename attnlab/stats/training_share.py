@@ -55,7 +55,7 @@ class TrainingShare:
 
     @property
     def reversed(self) -> bool:
-        """True when the baseline reaches the cell's final score, not the cell that of the baseline."""
+        """True when the baseline reaches the cell's final score, and False when the cell reaches the baseline's."""
         return self.log_ratio.mean > 0
 
     def shares(self) -> tuple[Interval | None, ...]:
@@ -97,7 +97,7 @@ def training_share(
         log_steps: Interpolate over the logarithm of the steps, for points far apart.
         flops: FLOPs of one step of the cell over the baseline's; None when unknown.
         seconds: Seed -> time of one step of the cell over the baseline's; None when unknown.
-        stage_flops: Seed -> FLOPs of the stages that the cell and the baseline build on, each in steps of its own run: as many
+        stage_flops: Seed -> FLOPs of the stages that the cell and the baseline build on, each in steps of that run: as many
             steps cost as much. Seeds without stages are left out.
         stage_seconds: The same of their time.
 

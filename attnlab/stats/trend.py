@@ -14,7 +14,7 @@ highest level on the fitted line, then d2² - d1² = (d2 - d1)(d2 + d1): the siz
 the line have the same sign, and shrinks if they have opposite signs. Both signs must be significant (an
 intersection-union test, Berger 1982), each corrected over the table by itself. A cell that is better at one
 end of the range and worse at the other changes sign. A line can say the opposite of the differences that it
-is fitted to, such as when they rise and fall again: such a trend is inconclusive. Nothing is claimed beyond
+is fitted to, for example when they rise and fall again: such a trend is inconclusive. Nothing is claimed beyond
 the levels.
 
 References:
@@ -244,7 +244,7 @@ def _judged(trend: Trend) -> Trend:
 
 
 def _follows_line(trend: Trend, kind: TrendKind) -> bool:
-    """Return True when the mean differences at the levels agree with an outcome, which is that of the fitted line."""
+    """Return True when the mean differences at the levels agree with an outcome of the fitted line."""
     assert trend.slope is not None
     means = [comparison.difference.interval.mean for comparison in trend.comparisons if comparison.difference is not None]
     first, last = means[0], means[-1]

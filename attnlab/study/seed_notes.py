@@ -20,7 +20,7 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
 
     Args:
         plan: The plan.
-        max_seeds: The limit of ``--until-conclusive``; None: that of the study, or judge its seeds.
+        max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
     """
     comparisons, max_seeds = count_comparisons(plan), max_seeds or plan.study.max_seeds
     if not plan.estimator.is_exact or not comparisons:

@@ -41,7 +41,7 @@ def extend_sweep(plan: Plan, records: Callable[[], Iterable[Record]]) -> Plan:
     stay, also of cells that ``only`` leaves out: further seeds then have the same grid.
 
     Args:
-        records: returns those of the study; records of other plans are ignored.
+        records: returns the records of the study; records of other plans are ignored.
     """
     sweep = plan.study.sweep
     if sweep is None:

@@ -50,7 +50,7 @@ class Pace:
     source: str
 
     def seconds(self, flops: Collection[float]) -> float:
-        """Return the time of runs with these FLOPs, in seconds; it is never less than that of the longest run."""
+        """Return the time of runs with these FLOPs, in seconds; it is never less than the time of the longest run."""
         return max(sum(flops) / self.workers, max(flops, default=0)) / self.tflops / 1e12
 
 
@@ -120,7 +120,7 @@ class Open:
     Attributes:
         name: of its cell.
         seeds: the number of seeds in total with which it is conclusive with probability `POWER`; None when it is not known.
-        is_predicted: the number follows from its own result, and not only from the margin and the spread of its group.
+        is_predicted: the number follows from its result, and not only from the margin and the spread of its group.
     """
 
     name: str
@@ -239,7 +239,7 @@ def _key(row: CellSummary) -> tuple[str, str]:
 
 
 def _open(row: CellSummary, in_group: int | None) -> Open:
-    """Return an inconclusive comparison; with too few pairs for a prediction, its number of seeds is that of its group."""
+    """Return an inconclusive comparison; with too few pairs for a prediction, its number of seeds is its group's."""
     assert row.verdict is not None
     is_predicted = row.verdict.reason is Reason.MORE_SEEDS
     return Open(row.name, row.verdict.needed if is_predicted else in_group, is_predicted)

@@ -85,7 +85,7 @@ class Withdrawal:
         A folder that another study uses stays in its place until its run is trained again.
 
         Raises:
-            UserError: a record was withdrawn before, or is that of a refused cell.
+            UserError: a record was withdrawn before, or belongs to a refused cell.
         """
         for run in self.runs:
             tags = run.record.data.tags

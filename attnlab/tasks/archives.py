@@ -31,7 +31,7 @@ class Source:
         file: path of the archive in the folder of archives; a copy placed by hand must have it.
         url: the original address.
         size: bytes of the original archive.
-        md5: checksum of the original archive; "" if only that of the contents is published.
+        md5: checksum of the original archive; "" if only the checksum of the contents is published.
         contents: checksum of the contents, as ``read`` computes it.
         unpacked: the most bytes that the archive may unpack to.
         read: (source, path) -> (verified contents, one line that describes the archive); raises ``UserError``.
@@ -49,14 +49,14 @@ class Source:
     others: tuple[str, ...] = ()
 
     def place(self, folder: Path) -> Path:
-        """Return the path in the folder of archives: the archive's, or that of the first other file if only it exists."""
+        """Return the path in the folder of archives: the archive's, or the path of the first other file if only it exists."""
         archive = folder / self.file
         others = (folder / name for name in self.others)
         return archive if archive.exists() else next((path for path in others if path.exists() and not path.is_dir()), archive)
 
     @property
     def data_set(self) -> str:
-        """The name without that of the file, if the data set has several files: ``multi30k`` of ``multi30k/train.de``."""
+        """The name without the file's name, if the data set has several files: ``multi30k`` of ``multi30k/train.de``."""
         return self.name.partition("/")[0]
 
 

@@ -118,8 +118,8 @@ def _to(tensor: Tensor, device: torch.device | str) -> Tensor:
 class Task:
     """Base class of tasks.
 
-    A subclass sets the class attributes and takes its options as keyword-only arguments with defaults. Its constructor must
-    be cheap: data are fetched and read in ``prepare``.
+    A subclass sets the class attributes and takes its options as keyword-only arguments with defaults. Its constructor
+    should be cheap: data are fetched and read in ``prepare``.
 
     Attributes:
         kind: the kind of model that the task needs; also the name of the model that a study uses by default.

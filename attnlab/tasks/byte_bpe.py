@@ -118,7 +118,7 @@ def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.nda
 
     Args:
         name: of the task, for the folder and for messages.
-        text: identifies the text, such as a checksum.
+        text: identifies the text, for example a checksum.
         read_train: returns the training split, (n,) uint8; not called if the vocabulary has been learned before.
         vocabulary: number of tokens, at least 256.
 
@@ -144,7 +144,7 @@ def encoded_splits(name: str, text: str, splits: dict[str, np.ndarray], encoder:
 
     Args:
         name: of the task, for the folder and for messages.
-        text: identifies the text, such as a checksum.
+        text: identifies the text, for example a checksum.
         splits: (n,) uint8 of each split.
         encoder: the vocabulary.
     """
@@ -164,7 +164,7 @@ def encoded_splits(name: str, text: str, splits: dict[str, np.ndarray], encoder:
 
 
 def vocabulary_identity(vocabulary: int) -> str:
-    """Return a string that identifies a vocabulary of so many tokens of a known text, to be appended to that of the text.
+    """Return a string that identifies a vocabulary of so many tokens of a known text, to be appended to the text's identity.
 
     It stands for the definition, so that the plan need not learn the vocabulary.
     """

@@ -36,7 +36,7 @@ LEAST_LIMIT = 256  # bytes of a limited evaluation of subwords, of which one may
 class ByteTask(SequenceTask):
     """Predict the next byte, or the next subword. A subclass defines the text with ``cuts``, ``read`` and ``identity``.
 
-    ``cuts`` and ``read`` count bytes. ``identity`` appends ``tokens_identity()`` to that of the text.
+    ``cuts`` and ``read`` count bytes. ``identity`` appends ``tokens_identity()`` to the text's identity.
 
     Args:
         length: tokens of a row.

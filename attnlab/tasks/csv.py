@@ -65,7 +65,7 @@ class Rows:
 
     Attributes:
         folded: a checksum of each text in lower case and with single spaces, as the model reads it.
-        words: the number of words of each text between spaces; punctuation marks are words of their own besides.
+        words: the number of words of each text between spaces; punctuation marks are separate words.
         is_nfc: the file is in Unicode's normal form C, in which it is read.
     """
 

@@ -83,7 +83,7 @@ class Part:
 class SplitFiles:
     """One array of items in ``train``, ``valid`` and ``test``, from one to three files.
 
-    ``path`` holds ``train``. Each of ``valid`` and ``test`` that has no file of its own is taken from the end of ``path``:
+    ``path`` holds ``train``. Each of ``valid`` and ``test`` that has no file is taken from the end of ``path``:
     its last 5 %, in this order.
 
     Args:
@@ -93,7 +93,7 @@ class SplitFiles:
         dtype: of an item.
 
     Raises:
-        UserError: a file does not exist, or its size is not a multiple of that of an item.
+        UserError: a file does not exist, or its size is not a multiple of an item's size.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class SplitFiles:
         return sizes[0], sizes[0] + sizes[1], sum(sizes)
 
     def digest(self) -> str:
-        """Return a checksum of the contents: that of the file if it is the only one."""
+        """Return a checksum of the contents: the file's if it is the only one."""
         return self._frozen[0] if self._frozen is not None else _combined(self._digests())
 
     def _digests(self) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """``imdb``: sentiment of the 50,000 film reviews of the Large Movie Review Dataset (Maas et al. 2011).
 
-The data set has no validation split: 10 % of its training half is held out, stratified, with a fixed seed of its own,
+The data set has no validation split: 10 % of its training half is held out, stratified, with a separate fixed seed,
 so that ``train`` has 22,500 reviews, ``valid`` 2,500 and ``test`` 25,000. The data set repeats a few reviews, and so do the
 splits: 110 texts are in both ``train`` and ``test``, 16 in ``train`` and ``valid``, 13 in ``valid`` and ``test``, all with the
 same label in both.

@@ -1,6 +1,6 @@
 """The splits of the Large Movie Review Dataset, which the task ``imdb`` and the corpus of the same name share.
 
-The data set has no validation split: 10 % of its training half is held out, stratified, with a fixed seed of its own.
+The data set has no validation split: 10 % of its training half is held out, stratified, with a separate fixed seed.
 """
 
 import numpy as np

@@ -184,7 +184,7 @@ class MaskedText(Task):
         )
 
     def loss(self, logits: MaskedOutput, batch: Batch) -> Tensor:
-        """Return the mean loss of the predicted tokens in nats, plus that of the next-sentence predictions."""
+        """Return the mean loss of the predicted tokens in nats, plus the loss of the next-sentence predictions."""
         loss = super().loss(logits.tokens, replace(batch, targets=predicted_tokens(batch)))
         if logits.labels is None:
             return loss
@@ -192,7 +192,7 @@ class MaskedText(Task):
         return loss + F.cross_entropy(logits.labels.float(), batch.labels)
 
     def score(self, logits: MaskedOutput, batch: Batch) -> dict[str, Score]:
-        """Return bits per predicted token, the accuracy of the predicted tokens, and that of the next-sentence predictions."""
+        """Return bits per predicted token, and the accuracies of the predicted tokens and of the next-sentence predictions."""
         bits, counts = self.item_scores(logits, batch)
         correct = (logits.tokens.argmax(-1) == predicted_tokens(batch)).sum().double()
         accuracy = "token_accuracy" if self.is_causal else "masked_accuracy"

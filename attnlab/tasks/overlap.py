@@ -5,7 +5,7 @@ All windows of splits up to 2 MB are compared. Of larger ones, windows with a ha
 neither, wherever it stands, and the share of the samples of ``test`` that occur in ``train`` estimates the share of all
 windows.
 
-The check misses passages shorter than a window, and passages with a difference in every window, such as another spelling or
+The check misses passages shorter than a window, and passages with a difference in every window, for example another spelling or
 another tokenisation. Of a split above 256 MB only parts are read: of ``train``, this makes the share a lower bound.
 """
 

@@ -136,7 +136,7 @@ def compare_restored(place: Path, name: str, vocabulary: Tokenizer, normalize: C
     """Decode the tokens that ``write_side`` wrote, compare them with the text, and write the result, ``Restored``.
 
     Args:
-        normalize: the changes of a sentence that do not count, such as of white space.
+        normalize: the changes of a sentence that do not count, for example of white space.
     """
     side, lines, result = load_side(place, name), load_text(place, name), Restored()
     for begin in range(0, len(lines), CHUNK):

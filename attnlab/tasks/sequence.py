@@ -50,7 +50,7 @@ class SequenceTask(Task):
             and five epochs read 99 %.
 
     Attributes:
-        text_unit: the name of an item of the text, which ``cuts`` and limits count: that of a token, or ``byte`` if the text is
+        text_unit: the name of an item of the text, which ``cuts`` and limits count: a token's, or ``byte`` if the text is
             encoded.
         text_per_token: estimated items of the text in a token, which the plan uses; 1 if the text is not encoded.
     """

@@ -52,7 +52,7 @@ def learn(
 
     Args:
         kind: ``bpe``, ``byte_bpe`` or ``wordpiece``, as described above.
-        texts: the training texts, such as lines or paragraphs; no word extends from one text to the next. ``bpe`` and
+        texts: the training texts, for example lines or paragraphs; no word extends from one text to the next. ``bpe`` and
             ``wordpiece`` read them twice: an iterator is then kept in memory, a sequence is not copied.
         vocabulary: number of token ids with the special tokens. The vocabulary has fewer if no pair of subwords occurs twice.
         special_tokens: tokens that stand for no text.
@@ -79,7 +79,7 @@ def load_or_learn(name: str, digest: str, learn_it: Callable[[], Tokenizer]) -> 
     """Return a vocabulary from the folder of prepared data, when it is stored after it has been learned once.
 
     Args:
-        name: prefix of the folder's name, such as the name of the task.
+        name: prefix of the folder's name, for example the name of the task.
         digest: identifies the training texts and the options of ``learn``.
         learn_it: returns the vocabulary.
     """

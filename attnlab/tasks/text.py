@@ -1,4 +1,4 @@
-"""``text``: files of one's own, as bytes."""
+"""``text``: your files, as bytes."""
 
 import numpy as np
 

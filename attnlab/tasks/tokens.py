@@ -72,7 +72,7 @@ class Tokens(SequenceTask):
     Args:
         path: the file, relative to the study's file in a study and to the working directory in Python.
         vocabulary: number of token ids; every token of the files is smaller.
-        dtype: ``uint16`` or ``uint32``; default: from the name of ``path``, such as ``train.uint16.bin`` or ``train.u16``.
+        dtype: ``uint16`` or ``uint32``; default: from the name of ``path``, for example ``train.uint16.bin`` or ``train.u16``.
         valid, test: separate files for these splits, of the same type.
         token_bytes: a text file with the number of bytes of each token, one per line in the order of token ids; 0 for tokens
             that stand for no text. With it the metric is ``bits_per_byte``, without it ``bits_per_token``.
@@ -174,7 +174,7 @@ class Tokens(SequenceTask):
 
 
 def _type(stated: str | None, *paths: str | None) -> str:
-    """Return the type of the numbers: the stated one, or that of a part of the name of ``path``, the first file."""
+    """Return the type of the numbers: the stated one, or the type in the name of ``path``, the first file."""
     if stated is not None and stated not in TYPES.values():
         raise UserError(f"dtype: expected uint16 or uint32, got {stated!r}{nearest(str(stated), TYPES.values())}")
     names = [Path(path).name for path in paths if path is not None]

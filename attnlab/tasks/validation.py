@@ -71,7 +71,7 @@ def check_definition(task: Task, *, name: str) -> None:
 
 
 def _signature(method: str) -> str:
-    """Return the expected signature of a method, such as ``(step, *, seed, batch_size)``."""
+    """Return the expected signature of a method, for example ``(step, *, seed, batch_size)``."""
     parameters = [p.replace(annotation=p.empty) for p in _parameters(method)]
     return str(inspect.Signature(parameters))
 

@@ -1,4 +1,4 @@
-"""Plain text of the articles in a dump of Wikipedia, such as enwik8: XML and wiki markup are removed.
+"""Plain text of the articles in a dump of Wikipedia, for example enwik8: XML and wiki markup are removed.
 
 The rules, in order (``article_text``):
 

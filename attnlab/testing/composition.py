@@ -20,7 +20,7 @@ class ComponentSpec:
     """A component with options.
 
     Attributes:
-        name: its name, or that of its class.
+        name: its name, or the name of its class.
         cls: the class.
         options: keyword arguments of its constructor.
     """

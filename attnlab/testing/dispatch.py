@@ -140,7 +140,7 @@ def check_model(
     Args:
         model: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor (``model.options`` of a study).
-        fields: fields of the section ``model`` of a study, such as ``{"norm_type": "rms"}``; the checks choose the sizes.
+        fields: fields of the section ``model`` of a study, for example ``{"norm_type": "rms"}``; the checks choose the sizes.
         only: names of checks (keys of ``MODEL_CHECKS``). None: all.
         start: called with the name of each check before it runs.
         report: called with each result as soon as the check has finished.
@@ -174,7 +174,7 @@ def check(target: str | type, **arguments: Any) -> CheckResults:
 
     Args:
         target: a class; a registered name; a path as in a study (``file.py:Class`` or ``package.module:Class``); a function
-            that is a component; or a layer of another library, such as ``torch:nn.MultiheadAttention``.
+            that is a component; or a layer of another library, for example ``torch:nn.MultiheadAttention``.
         arguments: as for ``check_variant``, ``check_component``, ``check_position``, ``check_task`` or ``check_model``, for
             example ``position="rotary"``, ``only=["shapes"]`` or ``report=print``, which prints each result as it comes.
 
@@ -209,7 +209,7 @@ def adapt(ref: str, options: Mapping[str, Any]) -> type[Variant]:
 
     Args:
         ref: ``library:name``, for example ``torch:nn.MultiheadAttention``.
-        options: keyword arguments of the layer; width, heads, role and dropout are those of the check.
+        options: keyword arguments of the layer; width, heads, role and dropout come from the check.
 
     Raises:
         UserError: the library is not installed, it has no such layer, or the layer has no such option.

@@ -220,7 +220,7 @@ def _require_different(scheme: Position, role: str) -> None:
 
 
 def memory(target: SchemeTarget) -> str:
-    """With memory in front, query i is at position i + s - t: the logits equal those of the last queries of the whole."""
+    """With memory in front, query i is at position i + s - t: the logits are the last rows of the whole's."""
     target.require("rotate", "bias")
     if "causal" not in target.roles:
         raise NotDeclared("the role causal is not supported")
@@ -317,7 +317,7 @@ def extrapolation(target: SchemeTarget) -> str:
 
 
 def batch_independence(target: SchemeTarget) -> str:
-    """A row of a batch is treated as on its own."""
+    """A row of a batch is treated as if it were alone."""
     target.require("rotate", "bias")
     worst = 0.0
     for role in target.roles:
@@ -370,7 +370,7 @@ def products(target: SchemeTarget) -> str:
 
 
 def gradients(target: SchemeTarget) -> str:
-    """Every parameter gets a gradient, and the gradient of queries and keys is that of the formula (gradcheck)."""
+    """Every parameter gets a gradient, and queries and keys get the gradient of the formula (gradcheck)."""
     target.require("embed", "rotate", "bias")
     role = target.roles[0]
     scheme = target.build(role)

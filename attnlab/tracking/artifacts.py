@@ -227,7 +227,7 @@ def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str)
 
 
 def run_datasets(run: Run) -> list[DatasetInput]:
-    """Return the splits of a run's task as MLflow's data sets; their digest is that of the identity of the task's data.
+    """Return the splits of a run's task as MLflow's data sets; their digest is computed from the identity of the task's data.
 
     The split is a part of the name, because MLflow keeps one data set of a run for each name and digest.
     """

@@ -247,7 +247,7 @@ class _Buffer:
 
 
 class MetricBuffer:
-    """Collects metric points and delivers them in batches; the timestamp of a point is that of ``add``."""
+    """Collects metric points and delivers them in batches; the timestamp of a point is the time of ``add``."""
 
     def __init__(self, client: MlflowClient, delivery: Delivery) -> None:
         self._client, self._delivery = client, delivery

@@ -1,7 +1,7 @@
 """The history of configurations: which studies planned them, judged them, and withdrew their runs. Entries are only added.
 
 A configuration is all that determines a run except its seed. Its history does not depend on the name of a study: it is kept as
-tags of an MLflow experiment of its own, and so it outlasts deleted runs and deleted studies.
+tags of a separate MLflow experiment, and so it outlasts deleted runs and deleted studies.
 
 A user may withdraw records: they are deleted, or kept without counting any longer. Their runs are trained again.
 """
@@ -172,7 +172,7 @@ def configuration_key(config: Mapping[str, Any], version: str, *, chosen: Collec
 
 
 def key_of_stage(cell: Cell) -> str:
-    """Return the key of the stage that the runs of a cell start from, its own stages included; "" without one."""
+    """Return the key of the stage that the runs of a cell start from, including earlier stages; "" without one."""
     if cell.stage is None:
         return ""
     return configuration_key(json.loads(cell.stage.settings.to_json()), present_version(), chain=key_of_stage(cell.stage))

@@ -45,7 +45,7 @@ def left_out_runs(
 
     A run of a present cell counts if only its seed is left out. A run of a cell that the plan no longer contains counts if it
     was trained and tested like the present cells, on the axes that both have in common. Trials of a search and runs of stages
-    do not count. A run of another study counts if its result was known before this study had its own ones of the cell.
+    do not count. A run of another study counts if its result was known before this study had results of the cell.
 
     Args:
         records: all MLflow runs of the study.

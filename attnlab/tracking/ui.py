@@ -156,7 +156,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Process ID; the process leads its own process group."""
+        """Process ID; the process leads a separate process group."""
         return self._process.pid
 
     def ready(self, seconds: float = 60) -> None:

@@ -66,7 +66,7 @@ def part_weights(model: Model, source: Tensor, target: Tensor, *, part: str) -> 
 def pattern_weights(model: Model, apply: Callable[[], object], *, size: tuple[int, ...]) -> Tensor:
     """Return the softmax weights (depth, b, heads, queries, keys) of a model with several variants, on the CPU.
 
-    The weights of a block are NaN when its variant computes no whole matrix of weights, such as a recurrent one.
+    The weights of a block are NaN when its variant computes no whole matrix of weights, for example a recurrent one.
 
     Args:
         model: with the backend ``reference`` and a pattern of layers.

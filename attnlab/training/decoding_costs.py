@@ -74,7 +74,7 @@ def full_memory(config: RunConfig, rows: int, *, like: Tensor) -> list[Tensor] |
 def cached_bytes(module: nn.Module, run: Callable[[int], object], *, length: int) -> tuple[int, int]:
     """Return the bytes that the caches of ``module`` hold after ``length`` positions.
 
-    A state is a tensor of a cache that declares itself ``bounded``, such as that of a recurrent layer or a short convolution,
+    A state is a tensor of a cache that declares itself ``bounded``, for example of a recurrent layer or a short convolution,
     and one that is as large after one position as after ``length``. The others grow with the sequence, or up to the length of
     a window: they are keys and values.
 

@@ -109,7 +109,7 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     """Return a context in which matrix products run in ``precision`` (``fp32`` or ``bf16``).
 
     Raises:
-        UserError: for any other value, such as ``auto``, which the plan resolves.
+        UserError: for any other value, for example ``auto``, which the plan resolves.
     """
     if precision == "fp32":
         return contextlib.nullcontext()

@@ -5,8 +5,8 @@ the momentum of a matrix is replaced by the nearest matrix with orthonormal rows
 hidden layers; embeddings, output layers, gains, biases and kernels of convolutions need another optimiser.
 
 Liu et al. 2025, "Muon is Scalable for LLM Training", arXiv:2502.16982, section 2.2, multiply the update of an a x b matrix by
-0.2 sqrt(max(a, b)), so that its root mean square is about that of an update of AdamW. Muon can then have the learning rate and
-the weight decay of AdamW. That is the default here (``adjust_lr_fn: match_rms_adamw``); in ``torch.optim.Muon`` it is not.
+0.2 sqrt(max(a, b)), so that its root mean square is about as large as for AdamW. Muon can then have the learning rate
+and the weight decay of AdamW. That is the default here (``adjust_lr_fn: match_rms_adamw``); in ``torch.optim.Muon`` it is not.
 
 Departure: W_Q, W_K and W_V of a variant that projects with one matrix are orthogonalized together.
 """

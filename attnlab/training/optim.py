@@ -2,7 +2,7 @@
 
 In fine-tuning, layers keep their initial values or have a learning rate each (Howard & Ruder 2018, section 3.2). The layers of
 a model, from below: 0 are the embeddings, with positions, segments and a class token; 1 to n are its blocks; n + 1 are the
-output layers, with the norm after the last block. In a model of several stacks, such as an encoder-decoder, blocks of one
+output layers, with the norm after the last block. In a model of several stacks, for example an encoder-decoder, blocks of one
 number belong to one layer.
 
 Howard & Ruder train layer l at the rate eta_l = eta_(l+1) / 2.6, and the last layer at the rate of the run:
@@ -133,7 +133,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def layer_numbers(model: nn.Module) -> dict[str, int]:
     """Return the number of the layer of each parameter by its name, as described above.
 
-    A tensor with several names, such as a tied embedding, has the first of them. A parameter belongs to a block if its name
+    A tensor with several names, for example a tied embedding, has the first of them. A parameter belongs to a block if its name
     has a part ``blocks.NUMBER`` or ``layers.NUMBER``, to the embeddings if a part is named after an embedding, a position
     scheme or a class token, and otherwise to the output layers.
     """

@@ -34,7 +34,7 @@ class Result:
         summary: final metrics by name; without test metrics unless completed.
         step: the last step taken.
         reason: one line; empty when the state is ``completed``.
-        tags: texts by name, such as ``length.1024``: the reason why there is no score at that length.
+        tags: texts by name, for example ``length.1024``: the reason why there is no score at that length.
     """
 
     state: str

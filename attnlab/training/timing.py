@@ -98,7 +98,7 @@ class Timer:
         return {name: getattr(self, name) for name in names}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``; the startup time of this process is added to that of earlier ones."""
+        """Continue from ``state``; the startup time of this process is added to the startup time of earlier ones."""
         startup = self.parts["startup"]
         for name, value in state.items():
             setattr(self, name, value)

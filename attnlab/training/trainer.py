@@ -282,7 +282,7 @@ class Trainer:
             self.group.on_rank_zero(lambda step=step, metrics=metrics: self.report(step, metrics))
 
     def _costs(self) -> dict[str, float]:
-        """Return the costs of the run so far; peak memory is that of the rank with the highest peak."""
+        """Return the costs of the run so far; peak memory is the highest over the ranks."""
         peaks = self.group.gather(costs.peaks(self.device))
         run_costs = {
             **self.fixed_costs,

@@ -100,8 +100,8 @@ class Variant(nn.Module):
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
         supports_memory: True for a variant with keys and values that may cover more positions than the queries.
         supports_cache: True for a variant that continues a sequence from a cache (``attnlab.models.cache``). One call of
-            ``attend`` caches its keys and values; when the output depends on other positions in another way, return a cache
-            from ``new_cache``. A subclass that overrides ``forward`` or ``attend`` should declare it again.
+            ``attend`` caches its keys and values; when the output depends on other positions in another way, you should
+            return a cache from ``new_cache``. A subclass that overrides ``forward`` or ``attend`` should declare it again.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
         default_position: the position scheme of configurations that name none.
         has_heads: False when ``model.heads`` has no effect; the plan then sets it to 1.
@@ -110,7 +110,7 @@ class Variant(nn.Module):
         residual_projections: names of the linear layers that compute the output of the variant, for example ``("out",)``; ()
             for a variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a
             declaration.
-        trained_apart: names of the submodules that the variant trains by a loss of its own
+        trained_apart: names of the submodules that the variant trains by a separate loss
             (``attnlab.nn.functions.with_gradient_of``), because they only choose, for example, keys. The check of gradients
             leaves them out: their gradients are not those of the output.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
@@ -225,7 +225,7 @@ class Variant(nn.Module):
     ) -> str | None:
         """Return the reason why this variant does not support a configuration, or None. The plan calls it for every cell.
 
-        An override that adds a requirement takes the arguments it needs, passes all of them on and ends with
+        An override that adds a requirement should take the arguments it needs, pass all of them on and end with
         ``return super().unsupported(...)``::
 
             @classmethod

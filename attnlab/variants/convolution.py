@@ -26,7 +26,7 @@ class Convolution(Variant):
     """A weighted sum of the neighboring positions, multiplied by a gate that is another. It has no heads and no logits.
 
     Args:
-        kernel: k, the number of positions that one output sees, its own included; odd in a bidirectional role.
+        kernel: k, the number of positions that one output sees, including the output's; odd in a bidirectional role.
 
     Raises:
         UserError: ``kernel`` is less than 1, or even in a bidirectional role.

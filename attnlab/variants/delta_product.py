@@ -20,7 +20,7 @@ is not multiplied by 1 / sqrt(d) before the norm. Keys and values have the same 
 ``gated_delta``. Weights are drawn as in all other variants.
 Cost: time O(n t (C + d) dim) in chunks of C = 64 steps; a state of d^2 numbers a head; (2 + 2 n) dim^2 + n h dim parameters,
 dim^2 + h dim more with ``gated`` and (1 + 2 n) c dim more with convolutions.
-Glossary: ``query`` W_Q; ``key``, ``value``, ``beta`` W_K,j, W_V,j, W_beta,j, those of j = 1 first; ``convolutions`` w; ``step``
+Glossary: ``query`` W_Q; ``key``, ``value``, ``beta`` W_K,j, W_V,j, W_beta,j, with j = 1 first; ``convolutions`` w; ``step``
 and ``step_bias`` of alpha; ``gate`` W_G; ``out`` W_O. A step of the delta rule counts as a position of ``delta_rule``.
 """
 
@@ -99,7 +99,7 @@ class DeltaProduct(LinearRecurrence):
         return self.out(y * F.silu(self.gate(x)) if self.gated else y)
 
     def steps(self, z: Tensor) -> Tensor:
-        """Return features (b, s, n h d) of positions as those of steps, head by head: (b, h, s n, d)."""
+        """Return features of positions (b, s, n h d) as features of steps, head by head: (b, h, s n, d)."""
         return z.unflatten(-1, (self.reflections, self.heads, -1)).flatten(1, 2).transpose(1, 2)
 
     def log_alpha(self, source: Tensor) -> tuple[Tensor, ...]:

@@ -8,8 +8,8 @@ Ye et al. 2024, arXiv:2410.05258, "Differential Transformer".
     y          = Concat_i((1 - lambda_init) RMSNorm(DiffAttn_i)) W_O
     lambda_init = 0.8 - 0.6 exp(-0.3 (l - 1))          in block l = 1, 2, ...
 
-A head has two queries and two keys of width d = dim / (2 h) for each position, and values of width 2 d. RMSNorm is that of each
-head by itself. The heads of a block share lambda.
+A head has two queries and two keys of width d = dim / (2 h) for each position, and values of width 2 d. RMSNorm normalizes
+each head by itself. The heads of a block share lambda.
 
 Departures from the paper: none. ``model.attention_dropout`` drops weights of each softmax. Both softmaxes of a head have the
 same position scheme. The paper halves the number of heads of the Transformer that it compares with: ``model.heads``.

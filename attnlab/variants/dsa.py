@@ -8,16 +8,16 @@ DeepSeek-AI 2025, arXiv:2512.02556, "DeepSeek-V3.2", equations 1 to 4.
     p_t  = mean over heads of softmax_(s <= t)(q_t . k_s / sqrt(d))
     L^I  = mean over real t of KL(p_t || softmax_(s <= t)(I_t))                                                    (3)
 
-All heads share S_t. The choice has no gradient, so the indexer learns by a loss of its own, L^I, towards the distribution of
+All heads share S_t. The choice has no gradient, so the indexer learns by a separate loss, L^I, towards the distribution of
 the attention: its input and p_t are constants for L^I, which therefore reaches the rest of the model only through the common
 norm that ``train.grad_clip`` clips. The backward pass of any loss adds the gradient of L^I
 (``attnlab.nn.functions.with_gradient_of``); the reported training loss does not contain it. With gradient accumulation, L^I
 counts once for each micro-batch.
 
 Departures from the paper: attention is sparse from the first step on, and L^I compares over all visible keys, equation 3. The
-paper does so while attention is dense, and then compares over the chosen keys (4). Attention is that of ``dense``, not of
+paper does so while attention is dense, and then compares over the chosen keys (4). Attention is as in ``dense``, not
 ``latent``. When the position scheme rotates, queries and keys of the indexer are rotated as by ``rotary``. Among equal scores,
-later keys come first. All logits are computed, and those of other keys masked: the variant shows what the sparsity costs in
+later keys come first. All logits are computed and other keys masked: the variant shows what the sparsity costs in
 quality, in rows of up to about 1,000 positions, and saves no time.
 Cost: that of ``dense``, twice the logits in training, and O(t s n_I d_I) for the indexer; 4 dim^2 +
 (n_I d_I + d_I + n_I) dim parameters. Decoding also caches k^I, d_I numbers a position.
@@ -145,7 +145,7 @@ class _IndexCache(KeyValueCache):
         self.index_keys: Tensor | None = None
 
     def extend_index(self, k: Tensor) -> Tensor:
-        """Append k (b, n, width) of new positions; return those of all positions."""
+        """Append k (b, n, width) of new positions; return k of all positions."""
         self.index_keys = k if self.index_keys is None else torch.cat([self.index_keys, k], dim=1)
         return self.index_keys
 

@@ -10,8 +10,8 @@ Yang et al. 2025, arXiv:2412.06464, "Gated Delta Networks: Improving Mamba2 with
 
 conv is the convolution of ``delta``, with ``short_conv`` c. The decay alpha_t, as in Mamba-2, clears the state; the delta
 rule replaces the value under one key (``delta``). With ``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537),
-beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an eigenvalue between -1 and 1. RMSNorm is that of each head by
-itself.
+beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an eigenvalue between -1 and 1. RMSNorm normalizes each head
+by itself.
 
 Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. Keys and values have the same
 width, that of the model over the number of heads; the paper's values are twice as wide as its keys. As in ``delta``, S_t q_t is

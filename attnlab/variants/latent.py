@@ -14,7 +14,7 @@ position, against 2 dim of ``dense``. The position scheme acts on q^R and k^R, a
 as many as the head width has, rounded to an even number. The factor of YaRN (``rotary`` with ``scaling: yarn``) multiplies
 the whole logit, as in DeepSeek's code.
 
-Departures from the paper: RoPE is the position scheme ``rotary``, an axis of its own. Decoding expands the cached latents at
+Departures from the paper: RoPE is the position scheme ``rotary``, a separate axis. Decoding expands the cached latents at
 each position; the paper multiplies W_UK into W_Q and W_UV into W_O, which gives the same numbers. The width of c_t is a quarter
 of the model width unless ``latent_dim`` sets it; the paper has 4 d with 128 heads.
 Cost: time O(t s dim (1 + d_R / d)); O(h t s) memory for the logits where a backend materializes them; (2 + d_R / d) dim^2 +

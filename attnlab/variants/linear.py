@@ -11,8 +11,8 @@ arXiv:2402.18668, "Based"):
 
     phi(q)^T phi(k) = 1 + q^T k / sqrt(d) + (q^T k)^2 / (2 d)
 
-Departures from the paper: ``taylor`` has the d (d + 1) / 2 distinct products of features, once each; its head width is that of
-the model, where Based has 16. Nothing is added to the denominator, where the authors' code adds 1e-6; a query without keys
+Departures from the paper: ``taylor`` has the d (d + 1) / 2 distinct products of features, once each; its head width is the
+model's, where Based has 16. Nothing is added to the denominator, where the authors' code adds 1e-6; a query without keys
 yields zeros.
 Cost: time O(t (C + f) dim) in chunks of C = 64 positions with f features of a head, f = d for elu and (d + 1)(d + 2) / 2 for
 taylor; a state of f (d + 1) numbers a head; 4 dim^2 parameters.

@@ -8,10 +8,10 @@ Guo et al. 2025, arXiv:2506.04761, "Log-Linear Attention"; applied to ``ssd``, a
 
 R_t^(0) = {t}. The set bits of t, which counts from 0, divide the positions before it: the highest bit 2^m stands for the first
 2^m positions, at level m + 1, the next bit for those behind them, and so on. Near positions thus share a state with few others,
-far ones with many. With lambda = 1 this is ``ssd``. Delta, A, B, C, X, D, gate, norm and convolution are those of ``ssd``.
+far ones with many. With lambda = 1 this is ``ssd``. Delta, A, B, C, X, D, gate, norm and convolution are as in ``ssd``.
 
 Departures from the paper: the quadratic form, with all weights at once, instead of time O(t log t). All levels from
-``levels`` - 1 on share one lambda. The paper's Log-Linear Gated DeltaNet is missing. Other departures are those of ``ssd``.
+``levels`` - 1 on share one lambda. The paper's Log-Linear Gated DeltaNet is missing. Other departures are as in ``ssd``.
 Cost: time O(t s (N + m dim)) and O(h t s) memory, with ``expand`` m and ``state_dim`` N; the parameters of ``ssd`` and
 h (dim + 1) ``levels`` more. Decoding keeps a state of m N dim numbers for each bit of the number of positions.
 Glossary: ``level`` W_lambda, ``level_scale`` L; the rest as in ``ssd``.

@@ -11,7 +11,7 @@ Where rotary positions turn the product of a query and a key by their distance, 
 its generalized Householder matrix, which depends on the input: a position scheme that counts what happened, for example
 brackets or swaps. conv(z)_t = sum_(j < c) u_j * z_(t-j) is a causal convolution of each feature, with ``short_conv`` c.
 
-The products are those of a delta rule. For keys of one block, c_lj is what position l > j removes from key j along w_l:
+The products are as in a delta rule. For keys of one block, c_lj is what position l > j removes from key j along w_l:
 
     c_lj   = beta_l w_l . (k_j - sum_(j < m < l) c_mj w_m)           a unit triangular system
     s_ij   = q_i . k_j - sum_(l <= i) (q_i . w_l) c_lj               before the scale

@@ -7,8 +7,8 @@ Sun et al. 2023, arXiv:2307.08621, "Retentive Network: A Successor to Transforme
     Y       = GroupNorm_h(Concat(head_1, ..., head_h))
     MSR(X)  = (swish(X W_G) * Y) W_O
 
-Head i forgets at its own fixed rate gamma_i: it reaches back about 2^(5 + i) positions. The rotation of queries and keys by
-their positions, Theta in the paper, is the position scheme ``rotary``, the default of this variant; it is an axis of its own.
+Head i forgets at a fixed rate gamma_i: it reaches back about 2^(5 + i) positions. The rotation of queries and keys by
+their positions, Theta in the paper, is the position scheme ``rotary``, the default of this variant; it is a separate axis.
 
 Departures from the paper: the angles are as in ``rotary``; the normalizations of the logits other than 1 / sqrt(d), which
 cancel in GroupNorm but for its epsilon, are left out. GroupNorm has no gain and no bias. Weights are drawn as in all other

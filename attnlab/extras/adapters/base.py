@@ -42,6 +42,6 @@ def public(cls: type[Variant], name: str) -> type[Variant]:
 
 
 def require_layer(ref: str, known: str) -> None:
-    """Raise ``UserError`` unless a reference is that of the only layer of its library."""
+    """Raise ``UserError`` unless a reference names the only layer of its library."""
     if ref != known:
         raise UserError(f"no adapter for this layer{nearest(ref, [known])}: expected {', '.join(LAYERS)}", ref)

@@ -1,4 +1,4 @@
-"""Adapters of PyTorch's attention layer and that of x-transformers."""
+"""Adapters of the attention layers of PyTorch and of x-transformers."""
 
 import importlib
 from typing import Any

@@ -157,7 +157,7 @@ def find_report(study: str, reports: Path = REPORTS) -> Path | None:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """Return the folders with stored results of a study: its own, or one for each of its tasks."""
+    """Return the folders with stored results of a study: one, or one for each of its tasks."""
     return [path.parent for path in sorted([*folder.glob(FILE), *folder.glob(f"*/{FILE}")])]
 
 

@@ -1,7 +1,7 @@
 """The plots of the page as PDF, each as wide as a column of a paper.
 
-matplotlib places the shapes and embeds the fonts; the drawing is that of the page. The files have no dates, so that the same
-study gives the same bytes.
+matplotlib places the shapes and embeds the fonts; the drawing is the same as on the page. The files have no dates, so that the
+same study gives the same bytes.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def verdict_columns(
     """Return the columns of the main table, and the number of the row before which the reference scores begin.
 
     Args:
-        cells: In the report's order; each further comparison has its own row.
+        cells: In the report's order; each further comparison has a row.
         spec: The comparison that the study makes.
         scores: Label -> reference score.
     """

@@ -71,7 +71,7 @@ class Ability:
 
     @property
     def name(self) -> str:
-        """The name of the task, of a path that of its class."""
+        """The name of the task; for a path, the name of the class."""
         return self.task.rpartition(":")[2]
 
     @property
@@ -91,7 +91,7 @@ class Ability:
 
     @property
     def level_names(self) -> list[str]:
-        """The names of the levels in a study, such as ``pairs-8-length-64``."""
+        """The names of the levels in a study, for example ``pairs-8-length-64``."""
         return ["-".join(f"{option}-{value}" for option, value in level.items()) or "default" for level in self.levels]
 
 
@@ -118,7 +118,7 @@ def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False)
     """Return the abilities of a profile.
 
     Args:
-        tasks: The diagnostics; None: the profile's diagnostics. One that is not among them has its own levels.
+        tasks: The diagnostics; None: the profile's diagnostics. One that is not among them has the levels that it declares.
         quick: Instead of ``tasks``: two diagnostics, at their first two levels.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Bundles: the record of a study in one file, which others can check, report, and merge with seeds of their own."""
+"""Bundles: the record of a study in one file, which others can check, report, and merge with their seeds."""

@@ -40,7 +40,7 @@ class StudyRequest:
 
     Attributes:
         study: absolute path of the YAML file.
-        sets, only, workers, retry, check: as for `attnlab.run`. Without a number of workers, each machine measures its own.
+        sets, only, workers, retry, check: as for `attnlab.run`. Without workers, each machine measures its number.
         adaptive: add seeds until every verdict is conclusive, with these options of
             `attnlab.study.adaptive.run_until_conclusive`; None: run the study's seeds.
 

@@ -2,7 +2,7 @@
 
 The settings take turns, so that other programs on the machine slow all of them. The steps of all configurations run at the
 same time, as runs of a study do. Buffers that malloc keeps stay with a process, so steps with and without `reuse_memory` have
-a process each; precision and that of products are switched within a process.
+a process each; the precision of training and of products is switched within a process.
 """
 
 from __future__ import annotations

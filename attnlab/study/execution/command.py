@@ -294,7 +294,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_result_without_number(line: str, metric: str) -> bool:
-    """Return True for an object without a step in which the metric is no number, such as ``null`` for NaN."""
+    """Return True for an object without a step in which the metric is no number, for example ``null`` for NaN."""
     fields = _json_object(line.strip())
     return fields is not None and fields.get("step") is None and metric in fields and _number(fields[metric]) is None
 

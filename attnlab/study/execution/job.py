@@ -28,8 +28,8 @@ class Job:
         metric: by which the study compares its cells.
         threads: CPU threads, where the configuration leaves their number open.
         figures: the costs of the model as the plan traced them; None: the run traces them itself.
-        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``; not of a program. attnlab's own
-            also gets the ``figures``.
+        train: ``"module:function"``, called as ``function(config, report=..., folder=...)``; not of a program. attnlab's
+            function also gets the ``figures``.
         pruning_metric: the curve by which a trial is judged; after each of its points the child waits for an answer.
         memory_limit: in bytes; None for no limit.
         reset: the files of an earlier attempt that are removed from the folder before training.
@@ -78,7 +78,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The progress of an evaluation that takes long: its name, such as ``test``, and how much of it is done."""
+    """The progress of an evaluation that takes long: its name, for example ``test``, and how much of it is done."""
 
     label: str
     done: int

@@ -43,7 +43,7 @@ def outdated_records(records: Mapping[str, Record], renewed: Collection[str]) ->
 def files_to_remove(
     records: Mapping[str, Record], retry: Collection[str], *, withdrawn: Collection[str] = ()
 ) -> dict[str, Reset]:
-    """Return, by key, the files that must be removed before a run is trained again; keys without any are left out.
+    """Return, by key, the files that should be removed before a run is trained again; keys without any are left out.
 
     These are the results that the user wants retried, everything of the runs that the user withdrew, and the files that
     an earlier call ended too early to remove. Of states without a result nothing is removed: their checkpoints are what

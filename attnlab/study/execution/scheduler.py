@@ -170,7 +170,7 @@ class Scheduler:
         self._grid.enqueue([key for key in self._order if key in new and key not in self.finished])
 
     def _rank(self, key: str) -> tuple[int, int]:
-        """Return the place of a run in the order: that of its seed, then that of its cell; stages come before cells."""
+        """Return the place of a run in the order: first its seed's, then its cell's; stages come before cells."""
         run = self.runs[key]
         seed = self._seed_ranks.get(run.seed, -1)  # -1: a stage of the search's trials
         return seed, (self._later_ranks if seed > 0 else self._cell_ranks)[run.cell.name]

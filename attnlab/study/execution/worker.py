@@ -50,7 +50,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The id of the process, which leads a process group of its own."""
+        """The id of the process, which leads a separate process group."""
         return self._process.pid or 0
 
     @property

@@ -1,4 +1,4 @@
-"""The search in one cell: its own Optuna study, with the same budget as every other cell's.
+"""The search in one cell: a separate Optuna study, with the same budget as every other cell's.
 
 Trial n of a cell is the ticket ``tn`` of its queue, and its sampler is seeded by the study's search and n. Samplers that do
 not learn from results therefore try the same values in every cell. With one trial of a cell at a time (``parallel: 1``), its

@@ -136,7 +136,7 @@ class Store:
                 raise
 
     def start_heartbeat(self, trial_id: int) -> None:
-        """Send heartbeats for a trial from now on, in a thread of their own."""
+        """Send heartbeats for a trial from now on, in a separate thread."""
         if self.shared:
             self.patience(lambda: self.rdb.record_heartbeat(trial_id))
             self._heartbeats.add(trial_id)

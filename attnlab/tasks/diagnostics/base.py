@@ -84,13 +84,13 @@ class Diagnostic(Task):
         raise NotImplementedError
 
     def chance(self) -> float:
-        """Return the best accuracy of a model that does not have the tested ability, such as a guess among all values."""
+        """Return the best accuracy of a model that does not have the tested ability, for example a guess among all values."""
         raise NotImplementedError
 
     def evaluated_targets(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the targets that ``valid`` and ``test`` score: by default all. Rows without any are not evaluated.
 
-        In training, easy targets, such as those early in a row, help a model to learn the hard ones. In an evaluation, they
+        In training, easy targets, for example those early in a row, help a model to learn the hard ones. In an evaluation, they
         would raise the mean of a model that fails at the hard ones.
 
         Args:

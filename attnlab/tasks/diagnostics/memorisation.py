@@ -25,7 +25,7 @@ class Memorisation(Diagnostic):
     """Learn the values of ``keys`` keys by heart, which rows of ``length`` tokens ask for.
 
     Args:
-        keys: number of keys, each with a value of its own.
+        keys: number of keys, each with one value.
         length: tokens of a row, an even number.
         seed: determines the mapping from keys to values.
     """

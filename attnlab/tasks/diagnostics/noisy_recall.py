@@ -3,7 +3,7 @@
     k3 v7 n2 n5 k1 v2 k3 v7 n1 n1 k1 v2
                       v7          v2            targets
 
-The noise has a vocabulary of its own, and a model must learn to keep it out of its state or its
+The noise has a separate vocabulary, and a model must learn to keep it out of its state or its
 attention.
 
 Poli et al. 2024, "Mechanistic Design and Scaling of Hybrid Architectures" (MAD, arXiv:2403.17844), which

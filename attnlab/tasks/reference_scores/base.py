@@ -1,6 +1,6 @@
-"""Reference scores: results of simple methods, such as compressors and n-gram models, on a task's data.
+"""Reference scores: results of simple methods, for example compressors and n-gram models, on a task's data.
 
-A task defines its own (``Task.reference_scores``). Each is computed once and cached with the prepared data. A study records
+A task defines them (``Task.reference_scores``). Each is computed once and cached with the prepared data. A study records
 them (``attnlab.study.execution.reference_scores``), and its report lists them without comparing variants with them.
 """
 

@@ -124,7 +124,7 @@ def _difference(layer: AttentionLayer, x: Tensor, other: Tensor) -> Tensor:
 def _require_causal(target: CheckTarget, layer: AttentionLayer, x: Tensor, new: Tensor, j: int, rows: int) -> None:
     """Raise ``Failure`` when replacing the inputs from j on changes an output before j.
 
-    Every row has the same border, alone and in a batch as large as that of the pass: the output of one row may depend on the
+    Every row has the same border, alone and in a batch as large as the pass has: the output of one row may depend on the
     other rows, which is another mistake.
     """
     t = x.shape[1]

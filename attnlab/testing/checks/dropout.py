@@ -153,7 +153,7 @@ def _require_kept(target: CheckTarget, role: str, heads: int, backend: str, seed
 def _is_linear(target: CheckTarget, role: str) -> bool:
     """Return whether the output is linear in the attention weights, judged by the outputs of a query that sees two keys.
 
-    If each of the weights adds its own part to the output, the outputs with and without these parts lie symmetrically. A norm
+    If each of the weights adds a part to the output, the outputs with and without these parts lie symmetrically. A norm
     after dropout, as in differential attention, breaks that symmetry.
     """
     x, context = target.inputs(role, 1, 1 if role == "cross" else 2, s=2)

@@ -208,7 +208,7 @@ def lands(target: CheckTarget) -> str:
 
 
 def _full_bias_gap(target: CheckTarget, role: str) -> float:
-    """Return the largest error of the identities that tie the gradients of q and k to that of the bias.
+    """Return the largest error of the identities that tie the gradients of q and k to the gradient of the bias.
 
     The logits are scale * q k^T + bias, so that dL/dq = scale * dL/dbias k, and dL/dk = scale * dL/dbias^T q. Queries or
     keys may have a second use, such as a gate, a null key or a temperature: either identity suffices, or equal outputs for a

@@ -327,7 +327,7 @@ def seed_generators(seed: int, device: str | torch.device) -> None:
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return name -> parameter of those that are trained: others, such as fixed random features, have no gradient."""
+    """Return name -> parameter of those that are trained: others, for example fixed random features, have no gradient."""
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 

@@ -22,7 +22,7 @@ class Cause(NamedTuple):
     """The cause of a failed check.
 
     Attributes:
-        name: its kind, such as ``randomness``.
+        name: its kind, for example ``randomness``.
         advice: what was seen, and what to change.
     """
 
