@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.main import main
+from attnlab.study.trials.dashboard import hosts_of, read_only
 from attnlab.study.trials.store import Store
 from tests.support.processes import free_port
 
@@ -42,6 +43,25 @@ def test_searches_are_shown_and_cannot_be_changed(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert len(Store(tmp_path).rdb.get_all_studies()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "answered"),
+    [
+        *(("127.0.0.1:5000", 5000, True), ("LOCALHOST:5000", 5000, True), ("localhost", 80, True), ("127.0.0.1", 80, True)),
+        *(("127.0.0.1", 5000, False), ("127.0.0.1:5001", 5000, False), ("", 5000, False), ("evil.example:5000", 5000, False)),
+        *(
+            ("127.0.0.1:5000,evil.example", 5000, False),
+            ("127.0.0.1:5000.evil.example", 5000, False),
+            ("evil.example", 80, False),
+        ),
+    ],
+)
+def test_only_the_printed_address_is_answered(host: str, port: int, answered: bool) -> None:
+    said: list[str] = []
+    application = read_only(lambda *_: [b"shown"], hosts=hosts_of(port))
+    content = application({"REQUEST_METHOD": "GET", "HTTP_HOST": host}, lambda status, headers: said.append(status))
+    assert (list(content) == [b"shown"], said == []) == (answered, answered)
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

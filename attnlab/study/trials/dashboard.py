@@ -34,7 +34,7 @@ def serve_dashboard(port: int) -> None:
     if url is None and not (folder / "optuna.db").exists():
         raise UserError(f"no searches in {folder} yet: expected its optuna.db (ATTNLAB_RUNS names another folder)")
     expect_free(HOST, port)
-    application = read_only(wsgi(Store(folder, url).rdb), hosts=(f"{HOST}:{port}", f"localhost:{port}"))
+    application = read_only(wsgi(Store(folder, url).rdb), hosts=hosts_of(port))
     with make_server(HOST, port, application, _Server, _Handler) as server:
         print(f"searches: http://{HOST}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
         try:
@@ -42,6 +42,11 @@ def serve_dashboard(port: int) -> None:
                 server.serve_forever()
         except KeyboardInterrupt:
             print()
+
+
+def hosts_of(port: int) -> tuple[str, ...]:
+    """Return the values of the Host header in requests of the printed address; browsers leave out the port 80 of HTTP."""
+    return tuple(f"{name}{ending}" for name in (HOST, "localhost") for ending in (f":{port}", *([""] if port == 80 else [])))
 
 
 def read_only(application: Application, *, hosts: Collection[str]) -> Application:
