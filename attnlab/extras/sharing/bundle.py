@@ -108,7 +108,7 @@ def read_bundle(path: str | Path) -> Bundle:
         history = unpack_entries(json.loads(archive.files.get("history.json", "{}")))
         tags = json.loads(archive.files["study.json"])
         record = StudyRecord(study, tags, runs, _under("report", archive.files), history=history)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
     require_storable(record, str(path))
     return Bundle(Path(path), archive.digest, record)
