@@ -290,6 +290,20 @@ def test_a_leak_at_some_sizes_alone_is_no_forgotten_mask(cause: str, change: Cal
     assert "AttentionMask" not in result.advice.split(":")[0]
 
 
+def test_a_wrong_gradient_of_a_wide_variant_is_found_in_few_calls() -> None:
+    """The Jacobian of a width of studies takes minutes."""
+    calls = []
+
+    def detached(self: Any, y: Tensor) -> Tensor:
+        calls.append(1)
+        return y * y.detach()
+
+    cls = variant(detached)
+    target = CheckTarget(cls, {}, NoPosition, requested_heads=2, requested_dim=96).with_supported_shape(("causal",))
+    [result] = run_checks(select_checks(CHECKS, ["gradcheck"]), target, classes=(cls, NoPosition))
+    assert result.status == "failed" and len(calls) < 200
+
+
 def test_modules_that_differ_by_a_class_attribute_are_named() -> None:
     EveryThird.made = 0
     failed = [result for result in small(EveryThird, "causality by value", PADDING, "seed", ROWS) if result.status == "failed"]
