@@ -46,7 +46,8 @@ class CheckResult:
         advice: for a failure, what to change.
         cause: for a failure, the kind of its cause, if it was seen: ``mutation`` of an argument, ``state``, ``randomness``,
             ``batch`` (rows affect each other), ``statistic`` (of all positions), or the pattern in which outputs depend on
-            later inputs or on padding, for example ``off by one`` or ``mask is not used``. Else "".
+            later inputs or on padding, for example ``off by one`` or ``mask is not used``; ``shape`` or ``length`` when only
+            some widths, blocks or lengths fail. Else "".
         traceback: for a failure by an exception, its traceback.
     """
 
@@ -336,7 +337,7 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
 
 def _diagnosed(result: CheckResult, one: Check[Any], diagnosis: Diagnosis) -> CheckResult:
     """Return the result with the advice on its cause, if there is one that was seen."""
-    cause = diagnosis.cause(one, error=result.detail if result.traceback else "")
+    cause = diagnosis.cause(one, error=result.detail if result.traceback else "", advice=result.advice)
     return result if cause is None else replace(result, advice=cause.advice, cause=cause.name)
 
 

@@ -164,6 +164,7 @@ CAUSES: list[tuple[str, type[Variant], str]] = [
     ("statistic", variant(lambda self, y: y.cumsum(1)), PADDING),
     ("statistic", variant(lambda self, y: y.cummax(1).values), PADDING),
     ("statistic", variant(lambda self, y: y.cumsum(1) / torch.arange(1, 1 + y.shape[1])[:, None]), PADDING),
+    ("statistic", variant(lambda self, y: y + y.sort(1).values), PADDING),
     ("transform", variant(lambda self, y: torch.fft.fft(y, dim=1).real), PADDING),
     # randomness is no mask
     ("randomness", variant(lambda self, y: F.dropout(y, 0.1)), PADDING),
@@ -280,7 +281,7 @@ def where_wide(self: Any, y: Tensor) -> Tensor:
     return y + y.mean(1, keepdim=True) if y.shape[2] > 64 else y
 
 
-@pytest.mark.parametrize(("cause", "change"), [("length", of_blocks), ("no mask", where_wide)])
+@pytest.mark.parametrize(("cause", "change"), [("length", of_blocks), ("statistic", where_wide)])
 def test_a_leak_at_some_sizes_alone_is_no_forgotten_mask(cause: str, change: Callable[[Any, Tensor], Tensor]) -> None:
     cls = variant(change)
     cls.roles, cls.permutation_equivariant = frozenset({"causal"}), False
@@ -288,6 +289,31 @@ def test_a_leak_at_some_sizes_alone_is_no_forgotten_mask(cause: str, change: Cal
     [result] = run_checks(select_checks(CHECKS, ["causality by value"]), target, classes=(cls, NoPosition))
     assert (result.status, result.cause) == ("failed", cause), result.detail
     assert "AttentionMask" not in result.advice.split(":")[0]
+
+
+class WrongInLaterBlocks(Plain):
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__(config)
+        self.later = config.layer > 0
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x, context=context, mask=mask)
+        return F.dropout(y, 0.1) if self.later else y
+
+
+def test_the_cause_of_a_failure_in_later_blocks_alone_is_named() -> None:
+    """Evidence is collected in the block in which the check fails."""
+    target = CheckTarget(WrongInLaterBlocks, {}, NoPosition).with_supported_shape(("causal",))
+    [result] = run_checks(select_checks(CHECKS, [ROWS]), target, classes=(WrongInLaterBlocks, NoPosition))
+    assert (result.status, result.cause) == ("failed", "randomness") and "in block 1" in result.advice
+
+
+def test_the_cause_is_found_where_small_sizes_do_not_have_the_check() -> None:
+    """Leading padding needs a relative scheme, which one random scheme of the small sizes may not be."""
+    cls = variant(lambda self, y: y + torch.randn_like(y))
+    target = CheckTarget(cls, {}, NoPosition, any_scheme=True).with_supported_shape(("causal",))
+    [result] = run_checks(select_checks(CHECKS, ["leading padding"]), target, classes=(cls, NoPosition))
+    assert (result.status, result.cause) == ("failed", "randomness"), result.advice
 
 
 def test_a_wrong_gradient_of_a_wide_variant_is_found_in_few_calls() -> None:

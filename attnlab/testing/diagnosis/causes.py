@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from attnlab.testing.checks.causality import MASK
 from attnlab.testing.checks.padding import ADVICE as PADDING
-from attnlab.testing.checks.result import Check
+from attnlab.testing.checks.result import Check, NotDeclared, Unsupported
+from attnlab.testing.checks.sizes import Sizes
 from attnlab.testing.checks.target import AttentionLayer, CheckTarget
 from attnlab.testing.composition import component_classes
 from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, Cause, Evidence, Subject, running, transformed
@@ -29,6 +30,7 @@ WRAPS = (
     "Only the first outputs read ahead, or only from the last inputs: torch.roll wraps around (shift by F.pad and a slice "
     "instead), or an index such as -1 takes the last position."
 )
+SMALL = "small"  # the name of sizes at which a failure is repeated
 LENGTH, NEAR = 23, 5  # of the inputs; the largest distance that a shift or a short convolution reaches
 OBSERVED = ("mutation", "state", "randomness", "batch", "statistic")
 MODES = "precisions and modes"
@@ -47,32 +49,62 @@ class Diagnosis:
     def __init__(self, target: Any) -> None:
         self.target = target
         self.found: list[Cause] = []  # of the checks before
+        self._others: dict[tuple[int, int, int], Diagnosis] = {}
+        self._places: dict[str, Any] = {}
 
-    def cause(self, check: Check[Any], *, error: str = "") -> Cause | None:
+    def cause(self, check: Check[Any], *, error: str = "", advice: str = "") -> Cause | None:
         """Return the cause of the failure of a check; None when nothing better than the advice of the check is known.
 
         Args:
             check: the check that failed.
             error: of a check that failed by an exception, its message.
+            advice: of the check.
         """
         try:
-            found = self._removed(check) or (self._of_error(error) if error else self._other(check))
+            found = self._at_sizes(check, error, advice) or self._cause(check, error)
         except Exception:  # of user code, at a size that the checks do not have
             return None
         if found is not None:
             self.found.append(found)
         return found
 
+    def _cause(self, check: Check[Any], error: str) -> Cause | None:
+        return self._removed(check) or (self._of_error(error) if error else self._other(check))
+
+    def _at_sizes(self, check: Check[Any], error: str, advice: str) -> Cause | None:
+        """Return the cause of a failure at drawn sizes, or at those of a study, alone; None for another failure."""
+        at = self._where_it_fails(check)
+        if not isinstance(at, CheckTarget) or not at.sizes.name or (at.sizes.name == SMALL and self._has_shape_of(at)):
+            return None
+        other = self if self._has_shape_of(at) else self._with_shape_of(at)
+        if at.sizes.name != SMALL:
+            seen = "At small sizes this check passes: look for x.shape and code that a length or a number of rows selects. "
+            return other._removed(check, at) or self._length(check) or Cause("length", seen + advice)
+        found = other._cause(check, error)
+        block = f", in block {at.layer}" if at.layer else ""
+        where = f"With {at.heads} heads of width {at.dim // at.heads}{block}, not at the other sizes: "
+        return Cause(found.name if found else "shape", where + (found.advice if found else advice))
+
+    def _has_shape_of(self, target: CheckTarget) -> bool:
+        return (target.heads, target.dim, target.layer) == (self.target.heads, self.target.dim, self.target.layer)
+
+    def _with_shape_of(self, target: CheckTarget) -> "Diagnosis":
+        """Return the diagnosis of the same variant with other heads, another width or in another block."""
+        shape = (target.heads, target.dim, target.layer)
+        if shape not in self._others:
+            self._others[shape] = Diagnosis(_small(target))
+        return self._others[shape]
+
     def _of_error(self, error: str) -> Cause | None:
         in_place = any(words in error for words in ("inplace operation", "written-to tensor"))
         return self._evidence.mutation(self._method) if in_place and self._evidence.arguments else None
 
-    def _removed(self, check: Check[Any]) -> Cause | None:
-        """Return the fewest candidates without which the check passes, as one cause."""
+    def _removed(self, check: Check[Any], at: CheckTarget | None = None) -> Cause | None:
+        """Return the fewest candidates without which the check passes, as one cause; ``at``: where it fails."""
         candidates = [one for one in self.candidates if check.name not in EFFECTS or one.cause.name != "statistic"]
         if not candidates:
             return None
-        target = self._where_it_fails(check)
+        target = at or self._where_it_fails(check)
         for count in dict.fromkeys([1, 2, len(candidates)]):
             for some in combinations(candidates, count):
                 if self._passes(check, target, [candidate.treatment for candidate in some]):
@@ -96,12 +128,27 @@ class Diagnosis:
             return False
         return True
 
+    def _fails(self, check: Check[Any], target: Any) -> bool:
+        try:
+            check.run(target)
+        except (NotDeclared, Unsupported):  # small sizes leave out some position schemes
+            return False
+        except Exception:
+            return True
+        return False
+
     def _where_it_fails(self, check: Check[Any]) -> Any:
-        """Return the target with its own sizes alone if the check fails there, too, which is faster to repeat."""
+        """Return the smallest target at which the check fails, which is the fastest to repeat.
+
+        That is the target itself at small sizes, or at small sizes with the shape of a drawn one, or a drawn one.
+        """
         if not isinstance(self.target, CheckTarget):
             return self.target
-        small = replace(self.target, sizes=replace(self.target.sizes, name=self.target.sizes.name or "small"))
-        return self.target if self._passes(check, small) else small
+        if check.name not in self._places:
+            drawn = self.target.drawn()
+            places = (*map(_small, (self.target, *drawn)), *drawn)
+            self._places[check.name] = next((one for one in places if self._fails(check, one)), self.target)
+        return self._places[check.name]
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -135,7 +182,7 @@ class Diagnosis:
             return self._of_modes()
         found = None
         if check.name.startswith("causality"):
-            found = self._causality or self._causality_of_sizes(check)
+            found = self._causality or self._length(check)
         elif check.name in SEGMENTS:
             found = self._causality or self._of_segments(check)
         elif check.name in ("padding", "leading padding"):
@@ -151,15 +198,10 @@ class Diagnosis:
     def _causality(self) -> Cause | None:
         return of_causality(self._undisturbed)
 
-    def _causality_of_sizes(self, check: Check[Any]) -> Cause | None:
-        """Return the cause of a failure at some sizes alone; None when the check fails at small sizes."""
-        if self._where_it_fails(check) is not self.target:
+    def _length(self, check: Check[Any]) -> Cause | None:
+        """Return the cause of outputs that read later inputs in long sequences alone."""
+        if not check.name.startswith("causality"):
             return None
-        for drawn in self._undisturbed.drawn():
-            if found := of_causality(drawn):
-                block = f", in block {drawn.layer}" if drawn.layer else ""
-                where = f"With {drawn.heads} heads of width {drawn.dim // drawn.heads}{block}, not at the other sizes: "
-                return Cause(found.name, where + found.advice)
         return Cause(
             "length",
             f"At length {LENGTH} no output reads a later input, at the length above outputs do: look for x.shape[1] and code "
@@ -194,6 +236,11 @@ class Diagnosis:
             return None
         advice = "Without dropout, too, outputs in training mode differ from those in evaluation mode: look for self.training."
         return Cause("training mode", advice)
+
+
+def _small(target: CheckTarget) -> CheckTarget:
+    """Return a copy with small sizes, as its block alone."""
+    return replace(target, sizes=Sizes(name=SMALL), study_layers=(), longest=0)
 
 
 def _of_component(target: CheckTarget, cause: Cause) -> Cause:

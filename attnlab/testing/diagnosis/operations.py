@@ -140,11 +140,14 @@ def _filled(mean: float, result: Tensor) -> Tensor:
 
 
 def _normed(name: str, x: Tensor, args: Any, kwargs: Any) -> list[int] | None:
-    """Return the dimensions over which a function of an unchanged shape computes sums; None for another function."""
+    """Return the dimensions that a function of an unchanged shape sums or sorts; None for another function."""
     if name in ("softmax", "log_softmax", "normalize"):
         dim = kwargs.get("dim", args[1] if len(args) > 1 and name != "normalize" else args[2] if len(args) > 2 else 1)
         dims = [dim % x.dim()] if isinstance(dim, int) else []
         return [] if dims == [x.dim() - 1] else dims  # of the features, or of the keys of each query
+    if name in ("sort", "msort"):
+        dim = 0 if name == "msort" else kwargs.get("dim", args[1] if len(args) > 1 else -1)
+        return [] if dim % x.dim() == x.dim() - 1 else [dim % x.dim()]
     if name in SCANS:
         return [kwargs.get("dim", args[1] if len(args) > 1 else -1) % x.dim()]
     first = {"batch_norm": (0, *range(2, x.dim())), "instance_norm": range(2, x.dim()), "group_norm": range(2, x.dim())}
