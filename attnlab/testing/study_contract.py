@@ -17,7 +17,7 @@ from attnlab.models.parts import Part, block_parts, parts, position_config
 from attnlab.nn import attention
 from attnlab.positions import Position
 from attnlab.registry import TASKS
-from attnlab.testing.checks import CHECKS, CheckTarget
+from attnlab.testing.checks import CHECKS, Check, CheckTarget, Failure
 from attnlab.testing.checks.sizes import MAX_LOGITS, Sizes
 from attnlab.testing.composition import ComponentSpec, compose
 from attnlab.testing.contract import CheckResult, CheckResults, run_checks, select_checks
@@ -141,11 +141,28 @@ def check_study(
     for study_target in targets:
         target = study_target.target
         refused = [CheckResult(f"role {role}", "refused", text) for role, text in target.unsupported_roles.items()]
-        checks = select_checks(CHECKS, only) if target.roles else []
+        checks = [_as_last_block(check) for check in select_checks(CHECKS, only)] if target.roles else []
         yield (
             study_target,
             run_checks(checks, target, classes=(target.variant, target.scheme), refusals=refused, start=start),
         )
+
+
+def _as_last_block(check: Check[CheckTarget]) -> Check[CheckTarget]:
+    """Return a check that runs as the first block and as the last one, if it runs at no sizes of the study, which do so."""
+    if hasattr(check.run, "__wrapped__"):  # by ``at_drawn_sizes``
+        return check
+
+    def run(target: CheckTarget) -> str:
+        detail, last = check.run(target), max(target.study_layers, default=0)
+        if last != target.layer:
+            try:
+                check.run(replace(target, layer=last))
+            except Failure as failure:
+                raise Failure(f"{failure.case} (in block {last})", failure.advice) from failure
+        return detail
+
+    return check._replace(run=run)
 
 
 def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[str], None] | None = None) -> int:

@@ -190,3 +190,63 @@ def test_a_leak_at_the_length_of_a_study_alone_is_caught(folder: Path) -> None:
     planned = [cell.config for cell in plan(write(folder, '"mine.py:InLongSequences"'), sets=sets).cells]
     [(_, [result])] = check_study(study_targets(planned), only=["precisions and modes"])
     assert result.status == "failed" and "length 1200" in result.detail
+
+
+LATE = """
+import torch
+from torch.nn import functional as F
+from attnlab.nn.layers import merge_heads
+from attnlab.variants.dense import Dense
+
+
+class Base(Dense):
+    supports_memory = False
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.block, self.width = config.layer, config.dim // config.heads
+
+
+class DetachesInLongSequences(Base):
+    def forward(self, x, *, context=None, mask=None):
+        q, k, v = self.project(x, context)
+        k = torch.cat([k[:, :, :-100].detach(), k[:, :, -100:]], dim=2) if x.shape[1] >= 300 else k
+        return self.out(merge_heads(self.attend(q, k, v, mask)))
+
+
+class DropsNothingInLateBlocks(Base):
+    def __init__(self, config):
+        super().__init__(config)
+        self.dropout = self.dropout if self.block < 3 else 0.0
+
+
+class LeaksInOneBlock(Base):
+    def forward(self, x, *, context=None, mask=None):
+        y = super().forward(x, context=context, mask=mask)
+        return y + F.pad(x[:, 1:], (0, 0, 0, 1)) if self.block == 2 and x.shape[1] > 100 else y
+
+
+class CountsInWideLateBlocks(Base):
+    calls = 0
+
+    def forward(self, x, *, context=None, mask=None):
+        self.calls += self.block >= 3 and self.width == 48
+        return (1 + 0.01 * self.calls) * super().forward(x, context=context, mask=mask)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "cause"),
+    [
+        ("DetachesInLongSequences", "gradcheck", ""),
+        ("DropsNothingInLateBlocks", "dropout share", "shape"),
+        ("LeaksInOneBlock", "precisions and modes", "length"),
+        ("CountsInWideLateBlocks", "no hidden state", "state"),
+    ],
+)
+def test_a_mistake_of_long_sequences_or_late_blocks_is_caught(folder: Path, name: str, check: str, cause: str) -> None:
+    (folder / "mine.py").write_text(LATE)
+    sets = {"task.length": 310, "model.depth": 5, "model.dim": 96, "model.heads": 2, "train.precision": "fp32"}
+    planned = [cell.config for cell in plan(write(folder, f'"mine.py:{name}"'), sets=sets).cells]
+    [(_, [result])] = check_study(study_targets(planned), only=[check])
+    assert (result.status, result.cause) == ("failed", cause), result.detail

@@ -306,9 +306,13 @@ def _wide(target: CheckTarget) -> Iterator[CheckTarget]:
 
 
 def _in_every_block(target: CheckTarget, modes: list[Mode]) -> float:
-    """Return the largest error at small sizes, as each block of a study's stack."""
+    """Return the largest error as each block of a study's stack, at small sizes and, unless it must be quick, at its length."""
     small = replace(target, sizes=Sizes(name="a block of the study"))
-    runs = (_run(replace(small, layer=n), 13, modes, probes=MASKED, thorough=False) for n in target.study_layers)
+    runs = [_run(replace(small, layer=n), 13, modes, probes=MASKED, thorough=False) for n in target.study_layers]
+    if target.longest and target.sizes.name and target.study_sizes is not None:
+        long = target.study_sizes.length
+        blocks = (replace(target, sizes=replace(target.study_sizes, context=long), layer=n) for n in target.study_layers[:-1])
+        runs += [_run(one, long, modes[-1:], rows=2, probes=PLAIN, thorough=False) for one in blocks]
     return max(runs, default=0.0)
 
 
