@@ -15,10 +15,13 @@ norm that ``train.grad_clip`` clips. The backward pass of any loss adds the grad
 counts once for each micro-batch.
 
 Departures from the paper: attention is sparse from the first step on, and L^I compares over all visible keys, equation 3. The
-paper does so while attention is dense, and then compares over the chosen keys (4). Attention is as in ``dense``, not
-``latent``. When the position scheme rotates, queries and keys of the indexer are rotated as by ``rotary``. Among equal scores,
-later keys come first. All logits are computed and other keys masked: the variant shows what the sparsity costs in
-quality, in rows of up to about 1,000 positions, and saves no time.
+paper does so while attention is dense, and then compares over the chosen keys (4). L^I is a mean over queries, in the paper a
+sum. Attention is as in ``dense``, not ``latent``, and q^I is linear in x_t, where the paper computes it from the compressed
+query of ``latent``. The authors' code applies a LayerNorm to k^I and multiplies I_ts by 1 / sqrt(n_I d_I); here both are
+missing: the factor does not change S_t, but without it softmax(I_t) is sharper. When the position scheme rotates, all features
+of the indexer's queries and keys are rotated as by ``rotary``, in the authors' code a part of them. Among equal scores, later
+keys come first. All logits are computed and other keys masked: the variant shows what the sparsity costs in quality, in rows
+of up to about 1,000 positions, and saves no time.
 Cost: that of ``dense``, twice the logits in training, and O(t s n_I d_I) for the indexer; 4 dim^2 +
 (n_I d_I + d_I + n_I) dim parameters. Decoding also caches k^I, d_I numbers a position.
 Glossary: ``project`` W_Q, W_K, W_V; ``indexer`` has ``query`` q^I, ``key`` k^I and ``weight`` w^I; ``count`` k; ``index_heads``

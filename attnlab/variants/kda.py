@@ -15,8 +15,9 @@ is the convolution of ``delta``, with ``short_conv`` c. RMSNorm normalizes each 
 (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t).
 
 Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. As in ``delta``, S_t^T q_t is not
-multiplied by 1 / sqrt(d) before the norm. The paper has three of these layers to one of attention without positions, which is
-the pattern ``model.layers: [kda, kda, kda, {name: latent, position: none}]``.
+multiplied by 1 / sqrt(d) before the norm. A and b_alpha start as in ``gated_delta``, b_alpha with a value for each channel;
+versions of the authors' code differ in the latter. The paper has three of these layers to one of attention without positions,
+which is the pattern ``model.layers: [kda, kda, kda, {name: latent, position: none}]``.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions, log C of them elementwise; a state of d^2 numbers a head;
 4 dim^2 + (4 d + h + 2) dim parameters; 3 c dim more with convolutions.
 Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``convolutions`` w; ``beta`` W_beta; ``decay`` W_down, then W_up;
