@@ -139,10 +139,13 @@ class _LastPosition(State):
 def _two_points(
     q: Tensor, k: Tensor, v: Tensor, previous_k: Tensor, previous_v: Tensor, log_alpha: Tensor, *, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum of two recurrences with one decay: of the inputs at the end of each step, and at its start."""
-    y, after = linear_attention(q, k, v, log_alpha, state=state)
-    more, added = linear_attention(q, previous_k, previous_v, log_alpha)
-    return y + more, after + added
+    """Return the sum of two recurrences with one decay: of the inputs at the end of each step, and at its start.
+
+    The sum is rounded to the dtype of v, and not its two terms, which may nearly cancel.
+    """
+    y, after = linear_attention(q, k, widen(v), log_alpha, state=state)
+    more, added = linear_attention(q, previous_k, widen(previous_v), log_alpha)
+    return (y + more).to(v.dtype), after + added
 
 
 def _previous(z: Tensor, last: Tensor | None) -> Tensor:

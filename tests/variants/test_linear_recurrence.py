@@ -13,6 +13,7 @@ from attnlab.models.cache import key_value_cache
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants.mamba3 import _two_points
 from tests.mutants.recurrences import RECURRENCE_MUTANTS
 from tests.oracles import linear_attention as paper
 from tests.oracles import positions
@@ -464,6 +465,17 @@ def test_negative_eigenvalues_let_a_state_alternate(name: str) -> None:
                 signs.append(state.sum().sign().item())
     # The key of the first position differs, because its value is a feature of its input as well.
     assert signs[1:] == [-signs[0] * (-1) ** i for i in range(6)]
+
+
+def test_the_two_points_of_a_step_are_rounded_once() -> None:
+    """In bf16, the sum of both inputs of a step is rounded, and not each of them."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, before = (torch.randn(1, 2, 9, 4, generator=generator) for _ in range(3))
+    v, previous = (torch.randn(1, 2, 9, 3, generator=generator).bfloat16() for _ in range(2))
+    decay = -torch.rand(1, 2, 9, 1, generator=generator)
+    exact, _ = _two_points(q, k, v.float(), before, previous.float(), decay, state=None)
+    rounded, _ = _two_points(q, k, v, before, previous, decay, state=None)
+    assert rounded.dtype == torch.bfloat16 and torch.equal(rounded, exact.bfloat16())
 
 
 @pytest.mark.parametrize("bits", [[1, 1, 1, 1, 1], [0, 1, 0, 0, 1, 1], [1, 0, 1, 1, 0, 0, 1]])
