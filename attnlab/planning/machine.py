@@ -198,7 +198,7 @@ def choose_levers(
             chosen[path] = AutoSetting(DEFAULTS[path], f"{faster} changes the gradients by {max(differences):.1g}")
             continue
         speedups = [before.seconds / after.seconds for before, after in pairs]
-        names, ratios = " and ".join(map(repr, steps)), " and ".join(f"{speedup:.2f}" for speedup in speedups)
+        names, ratios = " and ".join(map(repr, steps)), " and ".join(_shown(speedup, path) for speedup in speedups)
         reason = f"training steps of {names} are {ratios} times as fast with {faster}"
         share = _share(pairs, path)
         if share >= SURE:
@@ -245,6 +245,13 @@ def _share(pairs: Sequence[tuple[StepTime, StepTime]], path: str) -> float:
 
 def _pays(speedups: Sequence[float], path: str) -> bool:
     return max(speedups) >= MIN_STEP_SPEEDUP[path] and min(speedups) >= NO_SLOWER
+
+
+def _shown(speedup: float, path: str) -> str:
+    """Return a speedup with two decimals, rounded down if it would otherwise seem to reach a limit below which it is."""
+    rounded = float(f"{speedup:.2f}")
+    is_below = any(speedup < limit <= rounded for limit in (MIN_STEP_SPEEDUP[path], NO_SLOWER))
+    return f"{rounded - 0.01 * is_below:.2f}"
 
 
 def _because(speedups: Sequence[float], path: str) -> str:

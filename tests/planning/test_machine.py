@@ -280,7 +280,12 @@ def test_the_reason_for_a_refusal_is_the_difference() -> None:
 
 @pytest.mark.parametrize(
     ("medium", "words"),
-    [(1 / 1.02, "1.02 times as fast with matmul_precision: medium, less than 1.05"), (1.25, "slower"), (0.5, "2.00 times")],
+    [
+        (1 / 1.02, "1.02 times as fast with matmul_precision: medium, less than 1.05"),
+        (1 / 1.0496, "1.04 times as fast with matmul_precision: medium, less than 1.05"),  # not 1.05, less than 1.05
+        (1.25, "slower"),
+        (0.5, "2.00 times"),
+    ],
 )
 def test_the_note_is_a_reason(medium: float, words: str) -> None:
     assert words in machine.choose_levers(FIELDS[:1], {"dense": steps(medium, 1.0, 1.0)})[FIELDS[0]].reason
