@@ -142,6 +142,12 @@ def test_an_interval_within_the_size_refutes_it_without_a_margin() -> None:
     assert rule(claim("better", size=0.01), [replace(within, outcome="better")]).kind is UPHELD
 
 
+def test_a_refuted_claim_says_what_was_found() -> None:
+    assert rule(claim("equivalent"), [evidence("better"), evidence("inconclusive")]).reasons == ["better"]
+    assert rule(claim("better", size=0.05), [evidence("equivalent", margin=0.02)]).reasons == ["smaller than published"]
+    assert rule(claim("better"), [evidence("inconclusive")]).reasons == ["inconclusive"]
+
+
 def test_a_claim_about_several_cells_is_about_all_of_them() -> None:
     stated = claim("better")
     assert rule(stated, [evidence("better"), evidence("better")]).kind is UPHELD

@@ -107,7 +107,8 @@ def _table(cases: Sequence[Case]) -> Table:
 
 def _cells(case: Case) -> list[str]:
     config, ruling = case.claim.config, case.ruling
-    reasons = f" ({'; '.join(ruling.reasons)})" if ruling and not case.is_settled and ruling.reasons != ["inconclusive"] else ""
+    told = ruling is not None and ruling.kind is not RulingKind.UPHELD and ruling.reasons != ["inconclusive"]
+    reasons = f" ({'; '.join(ruling.reasons)})" if ruling and told else ""
     return [
         f"{case.claim.id}. {config.sentence}",
         case.verdict.replace(" at this scale", "") + reasons,

@@ -80,10 +80,10 @@ class Evidence:
         """Return what this comparison alone says of the claim."""
         if self.outcome in UPHOLDING.get(claim.direction, (claim.direction,)):
             return RulingKind.UPHELD
-        refuted = self._is_smaller_than(claim) or self.outcome in OPPOSED[claim.direction]
+        refuted = self.is_smaller_than(claim) or self.outcome in OPPOSED[claim.direction]
         return RulingKind.REFUTED if refuted else RulingKind.NOT_SETTLED
 
-    def _is_smaller_than(self, claim: ClaimConfig) -> bool:
+    def is_smaller_than(self, claim: ClaimConfig) -> bool:
         """Return True for a difference that is equivalent within less than the claimed size, or has its interval within it."""
         if claim.size is None or claim.direction not in ("better", "worse", "grows", "shrinks"):
             return False
@@ -120,7 +120,11 @@ class Ruling:
 
     @property
     def reasons(self) -> list[str]:
-        """Why the comparisons that do not settle the claim do not, each once."""
+        """What the comparisons show that refute the claim, or why the others do not settle it, each once."""
+        refuting = [one for one in self.evidence if one.ruling(self.claim) is RulingKind.REFUTED]
+        if refuting:
+            shown = ("smaller than published" if one.is_smaller_than(self.claim) else one.outcome for one in refuting)
+            return list(dict.fromkeys(shown))
         open_ones = [one for one in self.evidence if one.ruling(self.claim) is RulingKind.NOT_SETTLED]
         return list(dict.fromkeys(one.reason or one.outcome for one in open_ones)) or (
             [] if self.evidence else ["no such result"]
