@@ -73,7 +73,7 @@ def _read(path: Path, name: str) -> dict[str, object]:
     import numpy
 
     try:
-        arrays = read_arrays(path, {"score": ("f", 1), "count": ("iu", 1), "metric": ("U", 0)})
+        arrays = read_arrays(path, {"score": ("f", 1), "count": ("iuf", 1), "metric": ("U", 0)})
         if len(arrays["score"]) != len(arrays["count"]):
             raise ValueError(f"expected a count for each of {len(arrays['score'])} scores, got {len(arrays['count'])}")
         metric, score = str(arrays["metric"]), arrays["score"].astype(float)

@@ -204,13 +204,13 @@ class Tracker:
             record = kept
         self._active[key] = record
 
-    def _delete(self, run_id: str) -> None:
+    def _delete(self, run_id: str, how: str = "yes") -> None:
         """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
         record = self._raw.get_run(run_id)
         if record.info.status == "RUNNING":
             self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
         if record.info.lifecycle_stage == "active":
-            self._raw.set_tag(run_id, REPLACED_TAG, "yes")
+            self._raw.set_tag(run_id, REPLACED_TAG, how)
             self._raw.delete_run(run_id)
 
     def withdrawn(self) -> dict[str, str]:

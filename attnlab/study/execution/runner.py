@@ -32,7 +32,8 @@ from attnlab.study.execution.job import (
     Started,
     Tag,
 )
-from attnlab.study.execution.rows import ResultRows, Row, log_path, row_of_refusal, run_folder
+from attnlab.study.execution.result_rows import ResultRows
+from attnlab.study.execution.rows import Row, log_path, row_of_refusal, run_folder
 from attnlab.study.execution.worker import Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
@@ -141,7 +142,7 @@ class Runner:
     # ---------------------------------------------------------------- the loop
 
     def _prepare_data(self) -> None:
-        """Download and prepare the data once, in the parent: the children only open it. A program brings its data."""
+        """Download and prepare the data once, in the parent: the children only open it. A program has data of its own."""
         if self._plan.study.command is not None:
             return
         from attnlab.registry import TASKS
