@@ -127,7 +127,7 @@ def survey(folder: Path, limits: Callable[[Any], Any]) -> Counter[str]:
 
 
 def test_mutated_studies(folder: Path) -> None:
-    counts = survey(folder, examples(120))
+    counts = survey(folder, examples(200))
     assert min(counts["accepted"], counts["rejected"]) > 20, f"the strategies must reach both: {counts}"
 
 
