@@ -198,7 +198,7 @@ def _plot(cases: Sequence[Case]) -> str:
         rows.append(ForestRow(f"{case.claim.id}", COLORS[case.ruling.kind], (1.0,), sign * one.mean / size, low, high, text))
     if not rows:
         return ""
-    note = "in units of the published size, which is the ring at 1; 95 % intervals"
+    note = "the published size is the ring at 1; 95 % intervals"
     return forest_plot(rows, title="measured and published sizes", note=note, direction="max")
 
 
