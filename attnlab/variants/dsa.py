@@ -6,7 +6,7 @@ DeepSeek-AI 2025, arXiv:2512.02556, "DeepSeek-V3.2", equations 1 to 4.
     S_t  = {s <= t : I_ts is among the k largest of its row}
     u_t  = W_O Concat(softmax_(s in S_t)(q_t . k_s / sqrt(d)) v_s)            of each head                    (2)
     p_t  = mean over heads of softmax_(s <= t)(q_t . k_s / sqrt(d))
-    L^I  = mean over real t of KL(p_t || softmax_(s <= t)(I_t))                                                    (3)
+    L^I  = mean over real t of KL(p_t || softmax_(s <= t)(I_t))                                               (3)
 
 All heads share S_t. The choice has no gradient, so the indexer learns by a separate loss, L^I, towards the distribution of
 the attention: its input and p_t are constants for L^I, which therefore reaches the rest of the model only through the common
