@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=15
 COVERAGE ?=
+CONSTRAINTS ?= -c constraints.txt
 # The stores of small studies wait for the disk half of the time. Their files are in memory where 8 GB of it are free.
 MEMORY = $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 # A shell acts on a signal at once only while it waits: the tests are its background job, which it ends before their files.
@@ -36,7 +37,7 @@ help:
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
 quickstart: $(STAMP)
@@ -65,7 +66,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 package: $(STAMP)
-	@.ci/package
+	@.ci/package $(DIST)
 
 # With --quiet, MkDocs would drop the warnings that --strict counts.
 docs: $(STAMP)

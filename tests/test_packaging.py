@@ -1,16 +1,22 @@
-"""What attnlab needs from other packages is declared, and what it takes from inside PyTorch exists."""
+"""What attnlab needs from other packages is declared, what it takes from inside PyTorch exists, and its metadata agree."""
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import reduce
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 
+import attnlab
 from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -97,3 +103,71 @@ def test_the_private_names_of_pytorch_exist(name: str) -> None:
     else:
         module, _, attribute = name.rpartition(".")
         assert callable(getattr(import_module(module), attribute))
+
+
+def workflows() -> dict[str, Any]:
+    folder = ROOT / ".github" / "workflows"
+    return {path.stem: YAML(typ="safe").load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yml"))}
+
+
+def test_the_versions_agree() -> None:
+    citation = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    found = re.search(r"^## (\S+), (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert found is not None
+    assert PROJECT["version"] == citation["version"] == found[1] == attnlab.__version__
+    # A version that is not released has no date.
+    assert str(citation.get("date-released", "unreleased")) == found[2]
+    assert citation["keywords"] == PROJECT["keywords"] and citation["license"] == PROJECT["license"]
+    assert citation.get("repository-code") == PROJECT.get("urls", {}).get("Repository")
+
+
+def test_the_versions_of_python_agree() -> None:
+    classified = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert workflows()["ci"]["jobs"]["ci"]["strategy"]["matrix"]["python"] == classified
+    assert PROJECT["requires-python"] == f">={classified[0]}"
+
+
+def test_workflows_run_the_commands_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    steps = [step for flow in workflows().values() for job in flow["jobs"].values() for step in job["steps"]]
+    commands = [step["run"].split() for step in steps if "run" in step]
+    assert {words[0] for words in commands} == {"bash", "gh", "make"}
+    assert {words[1] for words in commands if words[0] == "make"} <= targets
+    assert all((ROOT / words[1]).is_file() for words in commands if words[0] == "bash")
+
+
+def release(folder: Path, tag: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of a release in a small checkout of version 1.2.0, where ``make`` writes its arguments."""
+    for name, text in {
+        "CHANGELOG.md": "# Changelog\n\n## 1.2.0, 2030-01-02\n\n- New.\n\n## 1.1.0, 2029-01-02\n\n- Old.\n",
+        "attnlab/_version.py": '__version__ = "1.2.0"\n',
+        "pyproject.toml": '[project.urls]\nRepository = "https://example.org"\n',
+        "bin/make": '#!/bin/sh\necho "$@"\n',
+        ".ci/release": (ROOT / ".ci" / "release").read_text(encoding="utf-8"),
+    }.items():
+        if not (folder / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    (folder / "bin" / "make").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    script = ["bash", folder / ".ci" / "release", tag, "dist"]
+    return subprocess.run(script, env=environment, capture_output=True, text=True)
+
+
+def test_a_release_has_its_distributions_and_its_notes(tmp_path: Path) -> None:
+    assert release(tmp_path, "v1.2.0").stdout == "package DIST=dist\n"
+    assert (tmp_path / "notes.md").read_text().strip() == "- New."
+
+
+@pytest.mark.parametrize(
+    ("tag", "file", "text", "named"),
+    [
+        ("v1.3.0", "pyproject.toml", "[project.urls]\n", "v1.2.0"),
+        ("v1.2.0", "CHANGELOG.md", "## 1.2.0, unreleased\n", "CHANGELOG.md"),
+        ("v1.2.0", "pyproject.toml", "[project]\n", "urls"),
+    ],
+)
+def test_a_release_is_refused(tag: str, file: str, text: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(text)
+    done = release(tmp_path, tag)
+    assert done.returncode == 1 and named in done.stderr and not done.stdout
