@@ -15,10 +15,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo import config as compiler
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from attnlab.errors import UserError
 from attnlab.nn.functions import ScoreFunction
 from attnlab.nn.mask import AttentionMask
+
+KERNELS = 64  # compiled for a run: one for each mask, function of the logits, type and set of shapes
 
 
 def attention(
@@ -41,25 +46,33 @@ def attention(
 
     Returns:
         (b, h, t, e); zeros for a query that may attend to no key.
+
+    Raises:
+        UserError: the run needs more than ``KERNELS`` kernels. PyTorch would compute all logits, without a kernel.
     """
     if not q.shape[2] or not k.shape[2]:  # FlexAttention requires queries and keys
         return q @ k.mT @ v
     q, k = q.to(v.dtype), k.to(v.dtype)  # after a norm, autocast leaves q and k in float32
-    compile = q.is_cuda and not torch.compiler.is_compiling()
-    block_mask = _block_mask(q, k.shape[2], mask, create=_compiled_mask() if compile else None)
-    run: Any = _compiled_attention() if compile else flex_attention
     score_mod = _score_mod(bias, scores, k.shape[2] - q.shape[2])
-    return run(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale, enable_gqa=k.shape[1] < q.shape[1])
+    options = {"score_mod": score_mod, "scale": scale, "enable_gqa": k.shape[1] < q.shape[1]}
+    if q.is_cuda and not torch.compiler.is_compiling():
+        return _with_kernels(q, k, v, mask, options)
+    return flex_attention(q, k, v, block_mask=_block_mask(q, k.shape[2], mask, create_block_mask), **options)
+
+
+def _with_kernels(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, options: dict[str, Any]) -> Tensor:
+    try:
+        with compiler.patch(recompile_limit=KERNELS):
+            block_mask = _block_mask(q, k.shape[2], mask, _compiled(create_block_mask))
+            return _compiled(flex_attention)(q, k, v, block_mask=block_mask, **options)
+    except FailOnRecompileLimitHit as error:
+        raise UserError(f"backend flex: expected at most {KERNELS} masks and functions of logits in a run, got more") from error
 
 
 @cache
-def _compiled_attention() -> Callable[..., Tensor]:
-    return torch.compile(flex_attention)  # type: ignore[return-value] it returns the result alone without return_aux
-
-
-@cache
-def _compiled_mask() -> Callable[..., BlockMask]:
-    return torch.compile(create_block_mask)  # without compilation it would allocate the mask of every pair
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function; without ``fullgraph`` it would run uncompiled once its kernels exceed the limit."""
+    return torch.compile(function, fullgraph=True)
 
 
 def _score_mod(bias: Tensor | None, scores: Sequence[ScoreFunction], offset: int) -> ScoreFunction | None:
@@ -79,11 +92,11 @@ def _score_mod(bias: Tensor | None, scores: Sequence[ScoreFunction], offset: int
     return score_mod
 
 
-def _block_mask(q: Tensor, s: int, mask: AttentionMask, *, create: Callable[..., BlockMask] | None) -> BlockMask | None:
+def _block_mask(q: Tensor, s: int, mask: AttentionMask, create: Callable[..., BlockMask]) -> BlockMask | None:
     """Return the blocks of q (b, h, t, d) and s keys that FlexAttention computes; None for all.
 
     Args:
-        create: the compiled form of ``create_block_mask``; None: without compilation.
+        create: ``create_block_mask``, compiled or not. Without compilation it allocates the mask of every pair.
     """
     causal, window, attn_mask, functions = mask.causal, mask.window, mask.attn_mask, mask.functions
     if not causal and window is None and attn_mask is None and not functions:
@@ -105,7 +118,7 @@ def _block_mask(q: Tensor, s: int, mask: AttentionMask, *, create: Callable[...,
 
     # One mask for all sequences and heads, where no function may distinguish them.
     rows, heads = (n if functions or size > 1 else None for n, size in zip((b, h), sizes, strict=True))
-    return (create or create_block_mask)(mask_mod, rows, heads, t, s, device=str(q.device))
+    return create(mask_mod, rows, heads, t, s, device=str(q.device))
 
 
 def _element_of(z: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:

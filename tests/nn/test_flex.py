@@ -4,6 +4,7 @@ Without a GPU, only the forward pass is compared, without compilation. The tests
 gradients.
 """
 
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attnlab.errors import UserError
+from attnlab.nn import flex
 from attnlab.nn.attention import AttentionMask, attend, resolve_backend, unsupported
 from attnlab.nn.flex import _element_of
 from attnlab.nn.functions import ScoreFunction
@@ -118,6 +121,18 @@ def test_is_refused_with_the_reason(settings: dict, words: tuple[str, ...]) -> N
 )
 def test_auto_selects_it_where_functions_need_it(device: str, hook: str, backends: tuple[str, ...], expected: str) -> None:
     assert resolve_backend(device, hook=hook, backends=backends) == expected
+
+
+def test_more_kernels_than_are_compiled_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex, "_compiled", cache(partial(torch.compile, fullgraph=True, backend="eager")))
+    q, k, v = (z.detach().float() for z in drawn("cpu", torch.float64))
+    options = {"score_mod": None, "scale": 0.25}
+    for mask in (AttentionMask(causal=True), AttentionMask(window=2), AttentionMask(window=3, functions=(every_third,))):
+        expected = attend(q, k, v, mask, scale=0.25)
+        torch.testing.assert_close(flex._with_kernels(q, k, v, mask, options), expected)
+    monkeypatch.setattr(flex, "KERNELS", 2)
+    with pytest.raises(UserError, match="backend flex: expected at most 2"):
+        flex._with_kernels(q, k, v, AttentionMask(attn_mask=PADDING), options)
 
 
 @pytest.mark.gpu
