@@ -102,21 +102,6 @@ def cache_notes(cells: Sequence[CellPair]) -> Iterator[str]:
         yield f"{', '.join(own)}: {variants} supports no cache of keys and values, so decoding repeats earlier positions"
 
 
-def experimental_notes(cells: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note on the cells that compute on CUDA with code that `attnlab gpu-check` has not passed on a GPU yet."""
-    names = [
-        repr(cell.name)
-        for cell, resolution in cells
-        if resolution.refusal is None
-        and resolution.config.machine.device.startswith("cuda")
-        and resolution.config.backend == "flex"
-        and any(part.position_class.hook == "bias" for part in parts(resolution.config, resolution.task))
-    ]
-    if names:
-        check = "`attnlab gpu-check --only agreement` compares it with float64 on your card"
-        yield f"{', '.join(names)}: the backend flex with a position bias is experimental; {check}"
-
-
 def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
     """Return the notes of each cell's task on its data, by the name of the cell.
 

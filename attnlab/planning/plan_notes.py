@@ -16,7 +16,6 @@ from attnlab.planning.notes import (
     control_notes,
     direction_notes,
     double_notes,
-    experimental_notes,
     layer_notes,
     length_notes,
     margin_notes,
@@ -67,7 +66,6 @@ def plan_notes(
     yield from size_notes(study, runs, questions)
     yield from length_notes(kept)
     yield from layer_notes(kept)
-    yield from experimental_notes(kept)
     yield from cache_notes(kept)
     yield from test_text_notes(kept)
     goals = {question.metric: question.direction for question in planned.tasks.values()}

@@ -13,7 +13,7 @@ Glossary: ``x`` x; ``s`` the context, x itself by default.
 
 from torch import Tensor
 
-from attnlab.variants.base import BACKENDS, Variant
+from attnlab.variants.base import Variant
 
 
 class Basic(Variant):
@@ -21,7 +21,7 @@ class Basic(Variant):
 
     supports_memory = True
     supports_cache = True
-    backends = BACKENDS
+    backends = ("reference", "blocked", "sdpa", "xformers")
     residual_projections = ()
     has_heads = False
     paper = "Bloem 2019"

@@ -44,6 +44,7 @@ class FixedSparse(Dense):
     """
 
     roles = frozenset({"causal"})
+    backends = ("reference", "blocked", "sdpa", "xformers")
     blockwise_bias = True
     supports_attention_bias = True
     supports_memory = False

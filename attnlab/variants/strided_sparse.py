@@ -42,6 +42,7 @@ class StridedSparse(Dense):
     """
 
     roles = frozenset({"causal"})
+    backends = ("reference", "blocked", "sdpa", "xformers")
     blockwise_bias = True
     supports_attention_bias = True
     supports_memory = False

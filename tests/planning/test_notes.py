@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from attnlab.planning.plan import plan
 from tests.support.studies import STUDY, write
@@ -79,17 +78,3 @@ def test_a_metric_with_an_unusual_direction_is_noted(metric: str, direction: str
     write(tmp_path, own, name=f"{name}.py")
     texts = notes(tmp_path, f"{{name: {name}, length: 24}}", base=STUDY.replace("base:", f"imports: [{name}.py]\nbase:", 1))
     assert [f"{metric} is compared with direction {direction}" in note for note in texts] == [True] * odd
-
-
-def test_what_no_gpu_has_shown_yet_is_experimental(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    base = {
-        "task": {"name": "pydocs", "length": 24},
-        "model": {"dim": 64, "depth": 1, "heads": 2},
-        "train": {"steps": 2, "batch_size": 4, "precision": "fp32"},
-        "machine": {"device": "cuda"},
-    }
-    grid = {"backend": ["flex", "sdpa"], "position": ["relative", "rotary"]}
-    content = {"study": "s", "base": {**base, "variant": "strided_sparse"}, "grid": grid, "seeds": [0]}
-    (note,) = [note for note in plan(content).notes if "experimental" in note]
-    assert note.startswith("'flex relative':") and "gpu-check" in note
