@@ -22,6 +22,7 @@ from attnlab.extras.gpu_check.step import Case, Setting, Step, Values
 
 FILE = "results.jsonl"
 PRELOAD = "attnlab.training.preload"
+IDLE_SECONDS = 2.0  # that a process without a case has to give back its semaphores
 MAX_ERROR = 2_000  # characters of an error that are kept
 
 
@@ -128,14 +129,15 @@ class _Worker:
         seconds = round(time.monotonic() - self.began, 2)
         return {"step": self.step.name, "case": self.case, "state": state, "seconds": seconds, **values}
 
-    def end(self) -> None:
-        """End the process and those that it started."""
+    def end(self, *, seconds: float = 0.0) -> None:
+        """End the process, which has some seconds to do so by itself, and the processes that it started."""
+        self.pipe.close()
+        self.process.join(seconds)
         with suppress(ProcessLookupError, PermissionError):
             if self.process.pid is not None:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.join()
-        self.pipe.close()
 
 
 def _run_step(step: Step, queue: deque[str], setting: Setting) -> Iterator[Values]:
@@ -163,8 +165,10 @@ def _run_step(step: Step, queue: deque[str], setting: Setting) -> Iterator[Value
         for worker in busy:
             yield worker.row("timed_out", {"reason": f"the limit of the step was {setting.seconds:.0f} s"})
     finally:
+        for worker in idle:
+            worker.pipe.close()
         for worker in (*busy, *idle):
-            worker.end()
+            worker.end(seconds=IDLE_SECONDS if worker in idle else 0.0)
 
 
 def _work(step: Step, setting: Setting, pipe: Connection) -> None:
