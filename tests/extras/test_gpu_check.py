@@ -207,6 +207,7 @@ def test_the_numbers_of_the_documentation_are_those_of_the_page() -> None:
     uncompiled = [ratio for case, ratio in ratios.items() if "compiled" not in case]
     processes = rows["several", "processes, width 64"]
     several = [processes[f"times_{n}"] for n in (2, 4, 8)]
+    headline = rows["headline", "bits per byte"]
     fused = [ratio for case, ratio in values("several", "times_as_fast").items() if "as one model" in case]
     sentences = [
         "up to {:.2g} in float64, {:.2g} in float32 and {:.2g} in bfloat16".format(*errors),
@@ -220,6 +221,9 @@ def test_the_numbers_of_the_documentation_are_those_of_the_page() -> None:
         "took {:.1f}, {:.1f} and {:.1f} times as many steps".format(*several),
         f"take {several[-1]:.1f} times as many steps",
         f"were {min(fused):.1f} to {max(fused):.1f} times as fast",
+        "by {:.1e} bits per byte in fp32, and by {:.1e} in bf16".format(*values("resume", "difference").values()),
+        f"to {headline['steps']:,} of its {headline['of_steps']:,} steps, reached {headline['bits_per_byte']:.4f} bits",
+        f"{headline['train_seconds']:.0f} seconds of training on {headline['steps'] * 512 * 256 / 1e6:.0f} million bytes",
     ]
     assert [sentence for sentence in sentences if sentence not in prose] == []
     assert speed("strided_sparse", 8192) < 1 < speed("strided_sparse", 16384)

@@ -39,7 +39,7 @@ def text(results: Results, steps: Sequence[Step]) -> str:
     card = next((row["card"] for row in results.of("card") if "card" in row), "this machine")
     intro = (
         "Written by `attnlab gpu-check`; `results.jsonl` has every figure. The times as fast (x) are ratios of medians over "
-        "rounds in which both take turns, except in rows that say `turns none`."
+        "rounds in which both take turns."
     )
     parts = [f"# attnlab on {card}", intro, f"```\n{table(results, steps)}\n```"]
     parts += [_section(step, results.of(step.name)) for step in steps if results.of(step.name)]
