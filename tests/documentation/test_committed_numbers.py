@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas
 import pytest
+from scipy.stats import t as student
 
 from tests.support.paths import ROOT
 
@@ -48,6 +50,17 @@ def difference(report: str, cell: str) -> Numbers:
     """Return a cell's difference and the half width of its interval."""
     row = cells(report).loc[cell]
     return float(row["difference"]), float(row["difference_high"] - row["difference_low"]) / 2
+
+
+def at_rate(report: str, rate: float, **where: float) -> Numbers:
+    """Return the paired difference of no_wo from dense at one learning rate, and the half width of its interval."""
+    table = runs(report)[lambda rows: (rows["state"] == "completed") & np.isclose(rows["train.lr"], rate)]
+    for name, wanted in where.items():
+        table = table[table[name] == wanted]
+    scores = table.pivot_table(index="seed", columns="variant", values="bits_per_byte").dropna()
+    differences = scores["no_wo"] - scores["dense"]
+    n = len(differences)
+    return float(differences.mean()), float(differences.std() / n**0.5 * student.ppf(0.975, n - 1))
 
 
 def simultaneous(report: str, cell: str) -> Numbers:
@@ -118,6 +131,7 @@ ZEN3, ZEN4 = "amd-epyc-zen-3-2-cores", "amd-epyc-zen-4-2-cores"
 LIMITED = f"{ZEN4}-limited-to-avx2"
 SYSTEMS, MEASURE, VERDICTS = "docs/systems.md", "docs/how-to/measure.md", "docs/concepts/verdicts.md"
 ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
+WO = "wo-gpu-enwik8"
 VERDICT = "time to a verdict, "
 
 
@@ -207,10 +221,28 @@ CLAIMS = [
     ),
     Claim("components-cpu", "from all # runs", lambda: (len(runs("components-cpu")),)),
     Claim("components-cpu", "# with the component on against #", lambda: (len(runs("components-cpu")) / 2,) * 2),
+    Claim(WO, "read # to # million of", lambda: [f(runs(WO)["tokens"]) / 1e6 for f in (min, max)]),
+    Claim(WO, "ended before # runs", lambda: ((runs(WO)["state"] == "interrupted").sum(),)),
     # ---- README
+    Claim("README.md", "better after # and # steps, and as good after #, within # bits", lambda: (200, 600, 1800, 0.01)),
     Claim("README.md", "cost # BLEU", lambda: (-difference("multi30k-cpu", "dense learned")[0],)),
     # ---- docs/systems.md
     Claim(SYSTEMS, "(+# ± #), and a control", lambda: difference(WO_IMDB, "no_wo")),
+    Claim(
+        SYSTEMS,
+        "is # ± # bits per byte better after # steps and # ± # after #;",
+        lambda: (
+            *(abs(n) for n in difference(WO, "no_wo steps=200")),
+            200,
+            *(abs(n) for n in difference(WO, "no_wo steps=600")),
+            600,
+        ),
+    ),
+    Claim(SYSTEMS, "at # bits per byte, nothing", lambda: value(WO, "no_wo steps=1800", "bits_per_byte")[:1]),
+    Claim(SYSTEMS, "after # steps, at", lambda: (1800,)),
+    Claim(SYSTEMS, "within # (+# ± #)", lambda: (0.01, *difference(WO, "no_wo steps=1800"))),
+    Claim(SYSTEMS, "which are a factor of # apart", lambda: (2,)),
+    Claim(SYSTEMS, "`no_wo` is # ± # worse after # steps", lambda: (*at_rate(WO, 0.01, **{"train.steps": 1800}), 1800)),
     Claim(
         SYSTEMS,
         "after # steps `no_wo` is # ± # bits per byte better, after # steps # ± # worse",
