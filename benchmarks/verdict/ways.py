@@ -58,12 +58,13 @@ class Measurement:
 
 
 def study(*, quick: bool = False) -> dict[str, Any]:
-    """Return the study: the quickstart with ``SEEDS`` seeds, or, if ``quick``, two cells with one seed and a few steps."""
+    """Return the study: the quickstart with ``SEEDS`` seeds, or, if ``quick``, two cells with one seed and a few steps in fp32."""
     content = YAML(typ="safe").load(STUDY.read_text(encoding="utf-8"))
     content |= {"study": "verdict", "seeds": [0] if quick else [*range(SEEDS)]}
     if quick:
         content["grid"]["variant"] = content["grid"]["variant"][:2]
-        content["base"]["train"] |= {"steps": 4, "warmup": 1, "eval_every": 2}
+        content["base"]["train"] |= {"steps": 4, "warmup": 1, "eval_every": 2, "precision": "fp32"}
+        content["base"]["machine"] = {"device": "cpu", "threads": 1}  # nothing is measured before the runs
         content["base"]["evaluate"] = {"valid_limit": 10_000, "test_limit": 20_000}
     return content
 
