@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from attnlab._util.files import read_end
 from attnlab._util.metrics import ITEMS_FILE, length_of
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.tracking.artifacts import ReferenceScore
+
+P = ParamSpec("P")
 
 MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
@@ -282,7 +284,7 @@ class Tracker:
         """Add one point to each of a run's curves; points are written in batches."""
         self._metrics.add(run_id, step, metrics)
 
-    def _submit(self, run_id: str, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+    def _submit(self, run_id: str, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         self.delivery.submit(partial(function, *args, **kwargs), run_id=run_id)
 
     def set_tag(self, run_id: str, key: str, value: str) -> None:
