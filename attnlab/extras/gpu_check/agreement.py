@@ -39,7 +39,6 @@ QUICK = (
     "memory",
     "key-value cache",
     "gradient coverage",
-    "backends",
     "dropout",
     "bf16",
     "precisions and modes",
@@ -60,7 +59,7 @@ def cases(setting: Setting) -> Iterator[Case]:
     for variant, position, backend in combinations:
         yield Case(f"{variant}, {position}, {backend}: values", partial(values, setting, variant, position, backend))
     for variant, position, backend in combinations:
-        if backend == VARIANTS.get(variant).backends[0]:  # the check "backends" compares the others with it
+        if backend == VARIANTS.get(variant).backends[0]:  # the cases above compare the others
             yield Case(f"{variant}, {position}: contract", partial(contract, setting, variant, position, backend))
     for component in setting.size(COMPONENTS_CHECKED, ("gate",)):
         name = component if isinstance(component, str) else component["name"]
@@ -114,7 +113,7 @@ def contract(setting: Setting, variant: str, position: str, backend: str) -> Val
 
 def with_component(setting: Setting, component: str | dict[str, Any]) -> Values:
     """Check ``dense`` with a component, with every backend that the component allows."""
-    names = (*QUICK, "components take effect")
+    names = (*QUICK, "backends", "components take effect")
     return _counts(check_variant("dense", components=[component], device=setting.device.type, roles=["causal"], only=names))
 
 
@@ -125,4 +124,4 @@ def _counts(results: list) -> Values:
     passed = [result for result in results if result.status == "passed"]
     if not passed:
         raise UserError("; ".join(result.detail for result in results))
-    return {"passed": len(passed), "backends": next((r.detail for r in passed if r.check == "backends"), "")}
+    return {"passed": len(passed), **{r.check: r.detail for r in passed if r.check == "backends"}}
