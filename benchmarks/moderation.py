@@ -12,14 +12,14 @@ from functools import partial
 import numpy
 
 from benchmarks.looks import SEEDS, Added, added_by_hand, until_conclusive
-from benchmarks.simulate import FAR, SPREADS, unequal_tables
+from benchmarks.simulate import FAR, SPREADS, TWIN, unequal_tables
 from benchmarks.simulation import COVERED, FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
 
 EFFECT = 3.0  # true difference of the last cell in the lines on power, in standard deviations of its pairs
 MARGIN = 6.0  # in standard deviations of a run
 OTHERS = ", others differ"
-ODD = ("one cell x2", "one cell x4", "one unpaired")  # spreads in which the first cell is unlike the others
+ODD = ("one cell x2", "one cell x4", "one unpaired", TWIN)  # spreads in which the first cell is unlike the others
 
 
 def moderated_tables(spread: str, seeds: int, comparisons: int, others: bool, studies: int, seed: int) -> Mapping[str, Share]:

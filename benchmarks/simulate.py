@@ -66,6 +66,7 @@ def tables(noise: str, n: int, *, studies: int, seed: int, comparisons: int = CE
 
 # Name -> standard deviations of the runs of the baseline and of the first cell, and the share of the variance of a seed's runs
 # that the baseline and all cells but the first have in common.
+TWIN = "a twin"
 SPREADS: dict[str, tuple[float, float, float]] = {
     "equal": (1, 1, 0),
     "baseline x2": (2, 1, 0),
@@ -73,6 +74,7 @@ SPREADS: dict[str, tuple[float, float, float]] = {
     "baseline x4": (4, 1, 0),
     "one cell x4": (1, 4, 0),
     "one unpaired": (1, 1, 0.9),
+    TWIN: (1, 0.1, 0),  # beside the runs of the baseline, to which it adds its own
 }
 FAR = 100.0  # true difference of cells that differ by far, in standard deviations of a run
 
@@ -97,6 +99,8 @@ def unequal_tables(spread: str, n: int, comparisons: int, *, studies: int, seed:
         runs[:, 2:] += common[0]
     runs[:, 0] *= baseline
     runs[:, 1] *= first
+    if spread == TWIN:
+        runs[:, 1] += runs[:, 0]
     return runs[:, 1:] - runs[:, :1]
 
 

@@ -14,7 +14,7 @@ import numpy
 
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import Looks
-from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, prior_degrees_of_freedom
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, TWIN, prior_degrees_of_freedom
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def t_tests(
     seeds = differences.shape[2]
     n = numpy.full(differences.shape[:2], seeds) if counts is None else counts
     mean, variance = _moments(differences, n)
-    prior = _prior(n, most) if moderated else numpy.zeros((len(n), 1), dtype=int)
+    kept = ~_twins(variance, n) if moderated else numpy.ones_like(n, dtype=bool)
+    prior = numpy.where(kept, _prior(n, kept, most), 0) if moderated else numpy.zeros((len(n), 1), dtype=int)
     number = None if looks is None or counts is not None else seeds
 
     def corrected(p: numpy.ndarray) -> numpy.ndarray:
@@ -125,7 +126,8 @@ def t_tests(
         return two_sided, corrected(stdtr(freedom, -(margin - abs(mean)) / error))
 
     freedom, alone = prior + n - 1, numpy.sqrt(variance / n)
-    of_table = numpy.sqrt((prior * variance.mean(1, keepdims=True) + (n - 1) * variance) / freedom / n)
+    common = numpy.where(kept, variance, 0).sum(1, keepdims=True) / numpy.maximum(kept.sum(1, keepdims=True), 1)
+    of_table = numpy.sqrt((prior * common + (n - 1) * variance) / freedom / n)
     tests = tested(alone, n - 1)
     tail = LEVEL / 2 if looks is None else looks.nominal_level(LEVEL / 2, number)
     return TableTests(mean, alone, n, *tests, of_table, freedom, *(tested(of_table, freedom) if moderated else tests), tail)
@@ -139,11 +141,22 @@ def _moments(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.n
     return mean, squares.sum(2) / (counts - 1)
 
 
-def _prior(counts: numpy.ndarray, most: int) -> numpy.ndarray:
+def _twins(variance: numpy.ndarray, counts: numpy.ndarray) -> numpy.ndarray:
+    """Return True for comparisons that scatter too little to borrow, as `are_twins` says."""
+    from scipy.special import fdtr
+
+    total, freedom = variance.sum(1, keepdims=True), (counts - 1).sum(1, keepdims=True)
+    others = (total - variance) / max(variance.shape[1] - 1, 1)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        return fdtr(counts - 1, freedom - (counts - 1), variance / others) < TWIN
+
+
+def _prior(counts: numpy.ndarray, kept: numpy.ndarray, most: int) -> numpy.ndarray:
     """Return the degrees of freedom of the prior of each table, shape (tables, 1)."""
-    comparisons = counts.shape[1]
-    by_pairs = [min(most, prior_degrees_of_freedom(pairs, comparisons)) for pairs in range(int(counts.max()) + 1)]
-    return numpy.array(by_pairs)[counts.min(1, keepdims=True)]
+    fewest, comparisons = numpy.where(kept, counts, counts.max()).min(1, keepdims=True), kept.sum(1, keepdims=True)
+    numbers = range(int(counts.max()) + 1), range(counts.shape[1] + 1)
+    table = [[min(most, prior_degrees_of_freedom(pairs, number)) for number in numbers[1]] for pairs in numbers[0]]
+    return numpy.array(table)[fewest, comparisons]
 
 
 def holm(p: numpy.ndarray) -> numpy.ndarray:

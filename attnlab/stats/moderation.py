@@ -9,13 +9,14 @@ intervals at the level that scatters most cover 84 % (`benchmarks/levels.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from attnlab.stats.paired import Difference, Interval, moderated_t_test
 from attnlab.stats.variance_prior import (
     MAX_DEGREES_OF_FREEDOM,
     MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
+    are_twins,
     table_prior,
 )
 
@@ -29,27 +30,33 @@ def moderate(
     """Let the differences of one table borrow from each other's variances, when there are enough of them; keep the order.
 
     They get the p-values of the moderated t-test; their intervals and the p-values of their pairs alone remain. Differences
-    without a t-test (too few pairs, or the same difference in all pairs) remain as they are, and nothing is borrowed from them.
+    without a t-test (too few pairs, or the same difference in all pairs) remain as they are, and nothing is borrowed from them;
+    neither is from a twin of the baseline (`attnlab.stats.variance_prior`).
 
     Args:
         differences: Not yet corrected by `correct`.
         groups: The group of each difference; only members of one group borrow from each other. Default: all are one group.
         most: Largest number of degrees of freedom of the prior.
     """
-    tested: dict[Hashable, list[Interval]] = {}
+    tested: dict[Hashable, list[int]] = {}
     names = [None] * len(differences) if groups is None else groups
-    for name, difference in zip(names, differences, strict=True):
+    for i, (name, difference) in enumerate(zip(names, differences, strict=True)):
         if difference is not None and _has_t_test(difference):
-            tested.setdefault(name, []).append(difference.interval)
+            tested.setdefault(name, []).append(i)
     most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
-    priors = {}
-    for name, intervals in tested.items():
-        prior = table_prior([i.sd**2 for i in intervals if i.sd], [i.n for i in intervals], most=most)
-        priors[name] = prior and replace(prior, groups=len(tested))
-    return [
-        moderated_t_test(d, prior) if d is not None and _has_t_test(d) and (prior := priors[name]) else d
-        for name, d in zip(names, differences, strict=True)
-    ]
+    moderated = list(differences)
+    for members in tested.values():
+        kept = _without_twins({i: difference.interval for i in members if (difference := differences[i]) is not None})
+        prior = table_prior([i.sd**2 for i in kept.values() if i.sd], [i.n for i in kept.values()], most=most)
+        for i in kept:
+            if prior is not None and (difference := differences[i]) is not None:
+                moderated[i] = moderated_t_test(difference, replace(prior, groups=len(tested)))
+    return moderated
+
+
+def _without_twins(intervals: Mapping[int, Interval]) -> dict[int, Interval]:
+    twins = are_twins([i.sd**2 for i in intervals.values() if i.sd], [i.n for i in intervals.values()])
+    return {i: interval for (i, interval), twin in zip(intervals.items(), twins, strict=True) if not twin}
 
 
 def cap_priors(tables: Sequence[Sequence[Difference | None]]) -> list[list[Difference | None]]:

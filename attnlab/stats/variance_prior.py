@@ -12,6 +12,11 @@ more false verdicts than they promise. So does any d0 for a comparison that scat
 different and Holm's method no longer counts them: a verdict therefore also needs the comparison's t-test without a prior
 (`attnlab.stats.paired`).
 
+A twin of the baseline, for example the same attention written in another way, scatters much less than the other comparisons,
+and would borrow a variance that is not its own. It has no prior and lends nothing when its variance would be as small in less
+than one of a thousand comparisons that scatter like the others: so its false verdicts exceed the level of the t-test by at most
+a tenth of a percentage point.
+
 Reference:
     Smyth, G. K. (2004). Linear models and empirical Bayes methods for assessing differential expression in microarray
     experiments. Statistical Applications in Genetics and Molecular Biology 3, article 3.
@@ -26,6 +31,7 @@ MIN_COMPARISONS = 3
 MAX_DEGREES_OF_FREEDOM = 4
 MAX_DEGREES_OF_FREEDOM_OF_FEW_PAIRS = {2: 2, 3: 3}
 MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests, and of several tables
+TWIN = 0.001  # probability of a variance as small as a twin's, if it scattered like the others
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,23 @@ def table_prior(
     if not degrees_of_freedom:
         return None
     return VariancePrior(degrees_of_freedom, sum(variances) / len(variances), len(variances))
+
+
+def are_twins(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:
+    """Return for each comparison whether its variance is too small to be that of the others.
+
+    Args:
+        variances: As for `table_prior`.
+        pairs: Number of pairs of each comparison, at least 2.
+    """
+    from scipy.special import fdtr
+
+    total, freedom = sum(variances), sum(pairs) - len(pairs)
+    twins = []
+    for variance, n in zip(variances, pairs, strict=True):
+        others = (total - variance) / max(len(variances) - 1, 1)
+        twins.append(others > 0 and bool(fdtr(n - 1, freedom - (n - 1), variance / others) < TWIN))
+    return twins
 
 
 def prior_degrees_of_freedom(pairs: int, comparisons: int) -> int:
