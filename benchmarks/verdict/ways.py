@@ -58,7 +58,7 @@ class Measurement:
 
 
 def study(*, quick: bool = False) -> dict[str, Any]:
-    """Return the study: the quickstart with ``SEEDS`` seeds, or, if ``quick``, two cells with one seed and a few steps in fp32."""
+    """Return the study: the quickstart with ``SEEDS`` seeds, or, if ``quick``, two cells, one seed and a few steps."""
     content = YAML(typ="safe").load(STUDY.read_text(encoding="utf-8"))
     content |= {"study": "verdict", "seeds": [0] if quick else [*range(SEEDS)]}
     if quick:

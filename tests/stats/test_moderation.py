@@ -10,7 +10,7 @@ from attnlab.stats import moderation, paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.simultaneous import simultaneous_interval
-from attnlab.stats.variance_prior import prior_degrees_of_freedom, table_prior
+from attnlab.stats.variance_prior import are_twins, prior_degrees_of_freedom, table_prior
 from tests.support.specs import changed, comparison_spec
 
 Table = list[paired.Difference]
@@ -133,6 +133,18 @@ def test_the_comparison_with_the_fewest_pairs_decides() -> None:
     prior = table_prior([1.0, 2.0, 6.0], [5, 3, 5])
     assert prior is not None and (prior.degrees_of_freedom, prior.variance, prior.comparisons) == (1, 3.0, 3)
     assert table_prior([], []) is None
+
+
+def test_a_twin_of_the_baseline_borrows_nothing_and_lends_nothing() -> None:
+    gaps = table(6, 8)
+    gaps[2] *= 0.05
+    others = moderate(gaps[[0, 1, 3, 4, 5]])
+    twin = moderate(gaps)
+    assert twin.pop(2) == compare(gaps)[2]
+    assert twin == others
+    assert are_twins([1.0, 0.0025], [8, 8]) == [False, True]
+    assert are_twins([1.0, 0.0025], [3, 3]) == [False, False]  # as small a variance is probable with three pairs
+    assert are_twins([1.0], [8]) == are_twins([0.0, 0.0], [8, 8])[:1] == [False]
 
 
 def test_differences_without_a_t_test_lend_nothing_and_borrow_nothing() -> None:
