@@ -53,6 +53,11 @@ class ClaimConfig(Section):
     )
     published: str = Field(default="", max_length=300, description="the published figures and their setting, for the page")
     disputed: str = Field(default="", max_length=400, description="published results that disagree, and whose, for the page")
+    abilities: str = Field(
+        default="",
+        max_length=100,
+        description="the name of a study of abilities that has cells with the same values, for the page",
+    )
     scatter: float | None = Field(
         default=None,
         gt=0,

@@ -241,6 +241,24 @@ def test_the_page_lists_published_figures_and_what_contradicts_them(cases: list[
         assert "What contradicts the claims" in page and "1907.11692" in page and "Published figures" not in page
 
 
+def test_the_page_shows_what_the_same_cells_score_in_a_study_of_abilities(cases: list[Any], tmp_path: Path) -> None:
+    (case,) = [case for case in cases if case.claim.id == "W02"]
+
+    def judged(study: str) -> Any:
+        config = case.claim.config.model_copy(update={"abilities": study})
+        return judge(
+            replace(case.claim, study=case.claim.study.model_copy(update={"claim": config})), ROOT / "reports" / "claims"
+        )
+
+    assert judged("absent").abilities == judged("").abilities == judged("copying").abilities == ()
+    beside = judged(case.claim.study.study)  # for the test, the study of the claim itself
+    assert beside.abilities == case.ruling.evidence and len(beside.abilities) == 1
+    write_page(tmp_path, [beside])
+    for name in ("README.md", "index.html"):
+        page = (tmp_path / name).read_text(encoding="utf-8")
+        assert "The same changes and abilities" in page and f"{beside.abilities[0].outcome}" in page
+
+
 def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:
     stated: Claim = cases[0].claim
 

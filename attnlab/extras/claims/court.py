@@ -17,7 +17,7 @@ from attnlab.config.claim import ClaimConfig
 from attnlab.config.reader import read_study
 from attnlab.config.yaml import parse, read
 from attnlab.errors import UserError, nearest
-from attnlab.extras.claims.ruling import Ruling, RulingKind, gather, rule
+from attnlab.extras.claims.ruling import Evidence, Ruling, RulingKind, gather, rule
 from attnlab.report.page import Page, make_page
 from attnlab.report.stored import FILE, load
 
@@ -79,6 +79,7 @@ class Case:
         pages: The pages of the study, one for each task; empty without results.
         folder: The folder of the study's report; None without one.
         remarks: What a reader has to know of the way in which the claim was stated.
+        abilities: What the same cells score in the study of abilities that the claim names.
     """
 
     claim: Claim
@@ -86,6 +87,7 @@ class Case:
     pages: tuple[Page, ...] = ()
     folder: Path | None = None
     remarks: tuple[str, ...] = ()
+    abilities: tuple[Evidence, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -145,13 +147,16 @@ def judge(claim: Claim, reports: Path = REPORTS) -> Case:
     folder = find_report(claim.study.study, reports)
     if folder is None:
         return Case(claim)
-    pages = _pages(tuple((part, (part / FILE).stat().st_mtime_ns) for part in _parts(folder)))
+    pages, abilities = _read_pages(folder), find_report(claim.config.abilities, reports)
     evidence = [one for page in pages for one in _evidence(claim.config, page)]
-    return Case(claim, rule(claim.config, evidence), pages, folder, tuple(describe_statement(claim, pages)))
+    beside = [one for page in _read_pages(abilities) for one in _evidence(claim.config, page)]
+    return Case(claim, rule(claim.config, evidence), pages, folder, tuple(describe_statement(claim, pages)), tuple(beside))
 
 
 def find_report(study: str, reports: Path = REPORTS) -> Path | None:
-    """Return the folder of a study's report, which may be part of a page on several studies; None without one."""
+    """Return the folder of a study's report, which may be part of a page on several studies; None without one, and of ""."""
+    if not study:
+        return None
     folders = [reports / study, reports.parent / study, *sorted(reports.parent.glob(f"*/{study}"))]
     return next((folder for folder in folders if _parts(folder)), None)
 
@@ -159,6 +164,10 @@ def find_report(study: str, reports: Path = REPORTS) -> Path | None:
 def _parts(folder: Path) -> list[Path]:
     """Return the folders with stored results of a study: one, or one for each of its tasks."""
     return [path.parent for path in sorted([*folder.glob(FILE), *folder.glob(f"*/{FILE}")])]
+
+
+def _read_pages(folder: Path | None) -> tuple[Page, ...]:
+    return _pages(tuple((part, (part / FILE).stat().st_mtime_ns) for part in _parts(folder))) if folder else ()
 
 
 @lru_cache(maxsize=32)

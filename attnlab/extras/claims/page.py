@@ -82,7 +82,13 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
         (title, [(case.claim.id, text) for case in cases if (text := getattr(case.claim.config, field))])
         for field, title in titles.items()
     ]
-    return [(title, texts) for title, texts in lists if texts]
+    beside = [(case.claim.id, "; ".join(map(_ability, case.abilities))) for case in cases if case.abilities]
+    return [(title, texts) for title, texts in (*lists, ("The same changes and abilities: differences from the baseline", beside)) if texts]
+
+
+def _ability(one: Evidence) -> str:
+    task, _, _ = one.name.partition(":")
+    return f"{task}: {measured([one])}, {one.outcome}"
 
 
 def _remarks(cases: Iterable[Case]) -> list[str]:
