@@ -83,7 +83,8 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
         for field, title in titles.items()
     ]
     beside = [(case.claim.id, "; ".join(map(_ability, case.abilities))) for case in cases if case.abilities]
-    return [(title, texts) for title, texts in (*lists, ("The same changes and abilities: differences from the baseline", beside)) if texts]
+    lists.append(("The same changes and abilities: differences from the baseline", beside))
+    return [(title, texts) for title, texts in lists if texts]
 
 
 def _ability(one: Evidence) -> str:
