@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LIGHT := $(VENV)/.quickstart
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=15
 COVERAGE ?=
 CONSTRAINTS ?= -c constraints.txt
@@ -35,12 +36,15 @@ help:
 	@echo "make clean       remove the environment, the caches, site/ and gpu-kit/ (never runs/ or reports/)"
 
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): EXTRA := dev
+$(LIGHT): EXTRA := ui
+$(STAMP) $(LIGHT): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) -e '.[$(EXTRA)]'
 	@touch $@
 
-quickstart: $(STAMP)
+# The development environment includes all that the quickstart needs; where there is none, a smaller one will do.
+quickstart: $(or $(wildcard $(STAMP)),$(LIGHT))
 	$(BIN)/attnlab run ablations/quickstart.yaml
 
 test: $(STAMP)

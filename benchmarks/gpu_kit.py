@@ -48,8 +48,6 @@ pyarrow pyyaml requests rich sacrebleu safetensors scikit-learn scipy sympy toke
 """
 # Packages of the kit require these, but runs that are stored in SQLite do not import them.
 UNUSED = "gitpython google-auth pycparser python-dotenv uvicorn"
-# attnlab requires the first; the second is enough for runs that are stored in SQLite.
-SMALLER = {"mlflow": "mlflow-skinny"}
 
 
 def pins() -> dict[str, str]:
@@ -63,7 +61,6 @@ def missing(requirements: Iterable[str], versions: dict[str, str]) -> list[str]:
     expected, unmet = {*PRESENT.split(), *UNUSED.split()}, []
     for requirement in map(Requirement, requirements):
         name = canonicalize_name(requirement.name)
-        name = SMALLER.get(name, name)
         if (requirement.marker and not requirement.marker.evaluate(MARKERS)) or name in expected:
             continue
         if name not in versions or not requirement.specifier.contains(versions[name], prereleases=True):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attnlab._util.files import causes, describe_disk_error, describe_error
+from attnlab._util.packages import require
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ def storage_url(text: str, *, where: str = "--storage") -> str:
     if not url.database:
         raise UserError(f"expected {EXPECTED}, got no database in {url.render_as_string()!r}", where)
     driver = driver or DRIVER
-    if importlib.util.find_spec(driver) is None:
-        hint = ": pip install 'attnlab[postgres]'" if driver == DRIVER else ""
-        raise UserError(f"PostgreSQL needs the driver {driver!r}, which is not installed{hint}", where)
+    if driver == DRIVER:
+        require("PostgreSQL", DRIVER, where=where)
+    elif importlib.util.find_spec(driver) is None:
+        raise UserError(f"PostgreSQL requires the driver {driver!r}, which is not installed", where)
     return url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
 
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
 
+from attnlab._util.packages import require
 from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import print_text, relative
 from attnlab.errors import UserError
@@ -34,6 +35,8 @@ def main(arguments: Namespace) -> int:
 
     for file in arguments.imports:
         load_file(Path(file).expanduser())
+    if arguments.paper:
+        require("a paper", "matplotlib", where="--paper")  # before the report, which may take a minute
     try:
         folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab._util.packages import missing
 from attnlab.nn.block_mask import make_block_masks, shows_any
 from attnlab.nn.blocked import blocked_attention, query_blocks
 from attnlab.nn.functions import ScoreFunction, WeightFunction, attend_in_blocks
@@ -121,10 +122,10 @@ def unsupported(
         return f"backend xformers requires a head width that is a multiple of {multiple} in {precision}, got {head_dim}"
     if not device.startswith("cuda"):
         return f"backend xformers requires a CUDA device, got {device}"
+    if reason := missing("xformers"):
+        return f"backend xformers {reason}"
     try:
         from attnlab.nn import xformers
-    except ModuleNotFoundError:
-        return "backend xformers: the package is not installed; it has wheels for Linux on x86-64 only"
     except ImportError as error:
         return f"backend xformers cannot be imported: {error}"
     return xformers.unsupported()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
+from attnlab._util.packages import missing
 from attnlab._util.raise_site import describe_error
 from attnlab.config.axes import LAYERS
 from attnlab.config.run import RunConfig
@@ -57,6 +58,12 @@ def _block(config: RunConfig, task: Task) -> str | None:
     model = model_class(config, task)
     blocks = [model.block, *([model.decoder_block] if issubclass(model, EncoderDecoder) else [])]
     return next((reason for block in blocks if (reason := block.unsupported(config.model)) is not None), None)
+
+
+def _packages(config: RunConfig, task: Task) -> str | None:
+    """Require the packages of the task."""
+    reason = missing(*task.packages)
+    return reason and f"task {config.task.label} {reason}"
 
 
 def _machine(config: RunConfig, task: Task) -> str | None:
@@ -161,4 +168,16 @@ def _optimizer(config: RunConfig, task: Task) -> str | None:
     return optim.unsupported(config.train)
 
 
-RULES: tuple[Rule, ...] = (_machine, _layers, _block, _parts, _task, _processes, _memory, _tied_embeddings, _frozen, _optimizer)
+RULES: tuple[Rule, ...] = (
+    _packages,
+    _machine,
+    _layers,
+    _block,
+    _parts,
+    _task,
+    _processes,
+    _memory,
+    _tied_embeddings,
+    _frozen,
+    _optimizer,
+)

@@ -1,4 +1,4 @@
-"""Export of a report's tables as CSV and Parquet files."""
+"""Export of a report's tables as CSV files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def export(
     spec: ComparisonSpec,
     further: Mapping[str, pandas.DataFrame] | None = None,
 ) -> None:
-    """Write the tables of a report, each as .csv and .parquet.
+    """Write the tables of a report, each as .csv.
 
     `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
     trials included. `further` are the tables of the study's analyses, by name.
@@ -34,7 +34,6 @@ def export(
     frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs), **(further or {})}
     for name, frame in frames.items():
         frame.to_csv(folder / f"{name}.csv", index=False)
-        frame.to_parquet(folder / f"{name}.parquet", index=False)
 
 
 def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.DataFrame:

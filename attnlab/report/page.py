@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from attnlab.tracking.artifacts import AttentionMap
 
-FILES = ("cells.csv", "cells.parquet", "runs.csv", "runs.parquet", "report.json")
+FILES = ("cells.csv", "runs.csv", "report.json")
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     spec = page.results.spec
     frames = page.analyzed.frames()
     export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, further=frames)
-    files = [*FILES, *(f"{name}.{ending}" for name in frames for ending in ("csv", "parquet"))]
+    files = [*FILES, *(f"{name}.csv" for name in frames)]
     fields = {"page": page, "files": files, "script": SCRIPT}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

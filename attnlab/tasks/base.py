@@ -140,6 +140,7 @@ class Task:
             read as much of ``valid`` as the last one.
         shapes_vary: whether training batches have unequal shapes, which decides how freed memory is kept.
         files: the options that name a file. In a study, such a path is relative to the study's file.
+        packages: modules of attnlab's extras that the task needs (``attnlab._util.packages``), for example ``tokenizers``.
     """
 
     kind: Literal["language_model", "classifier", "encoder_decoder", "masked_language_model"]
@@ -158,6 +159,7 @@ class Task:
     valid_sample: int | None = 1_000
     shapes_vary: bool = False
     files: tuple[str, ...] = ("path",)
+    packages: tuple[str, ...] = ()
 
     def identity(self) -> str:
         """Return a string that identifies the data, for example a checksum. It should be cheap and fetch nothing."""

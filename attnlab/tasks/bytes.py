@@ -59,6 +59,7 @@ class ByteTask(SequenceTask):
         self.tokens, self.vocabulary = tokens, BYTES
         self.unit = "byte"
         if vocabulary is not None:
+            self.packages = ("tokenizers",)
             self.vocabulary = whole_number(vocabulary, name="vocabulary", least=BYTES)
             self.unit, self.text_per_token = "token", bytes_per_token(self.vocabulary)
 

@@ -23,13 +23,13 @@ import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 
+from attnlab._util.packages import version_of
 from attnlab._util.plural import count
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, known_split
@@ -191,7 +191,7 @@ class Csv(DocumentTask):
         return {
             "identity": self.identity(),
             "vocabulary": self.vocabulary,
-            "tokenizers": version("tokenizers"),
+            "tokenizers": version_of("tokenizers"),
             "held_out": [HELD_OUT, HOLD_OUT_SEED],
             "format": FORMAT,
         }

@@ -57,6 +57,7 @@ class DocumentTask(BucketedTask):
     role: Literal["causal", "bidirectional"] = "bidirectional"
     metric = "accuracy"
     direction: Literal["min", "max"] = "max"
+    packages = ("tokenizers", "sklearn")
 
     item = "document"
 

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from attnlab._util.packages import version_of
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, Batch, imdb_splits, known_split, wordpiece
 from attnlab.tasks.archives import IMDB
@@ -87,7 +87,7 @@ class Imdb(DocumentTask):
         key: dict[str, Any] = {
             "contents": IMDB.contents,
             "vocabulary": self.vocabulary,
-            "tokenizers": version("tokenizers"),
+            "tokenizers": version_of("tokenizers"),
             "held_out": [imdb_splits.HELD_OUT, imdb_splits.HOLD_OUT_SEED],
             "format": FORMAT,
         }

@@ -70,6 +70,7 @@ class MaskedText(Task):
     kind: Literal["language_model", "classifier", "encoder_decoder", "masked_language_model"] = "masked_language_model"
     role: Literal["causal", "bidirectional"] = "bidirectional"
     metric, direction = "bits_per_token", "min"
+    packages = ("tokenizers",)
     segments = 2
 
     def __init__(

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from attnlab._util.packages import version_of
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import datasets
 
@@ -85,7 +85,7 @@ def load_or_learn(name: str, digest: str, learn_it: Callable[[], Tokenizer]) -> 
     """
     from tokenizers import Tokenizer
 
-    key = {"vocabulary": digest, "tokenizers": version("tokenizers"), "format": FORMAT}
+    key = {"vocabulary": digest, "tokenizers": version_of("tokenizers"), "format": FORMAT}
     place = datasets.prepared(name, key, lambda folder: learn_it().save(str(folder / "vocabulary.json")))
     return Tokenizer.from_file(str(place / "vocabulary.json"))
 

@@ -17,7 +17,6 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab._util.packages import version_of
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, known_split, whole_number
 from attnlab.tasks.bucketing import BucketedTask
@@ -78,6 +78,7 @@ class TranslationTask(BucketedTask):
     kind: Literal["encoder_decoder"] = "encoder_decoder"  # type: ignore[assignment]
     role: Literal["causal", "bidirectional"] = "causal"
     metric = "bleu"
+    packages = ("tokenizers", "sacrebleu", "sklearn")
     direction: Literal["min", "max"] = "max"
     other_metrics = {"chrf": "max", "loss": "min"}
     item_metric = "loss"
@@ -137,7 +138,7 @@ class TranslationTask(BucketedTask):
             "contents": self.contents(),
             "vocabulary": self.vocabulary,
             "lower": self.lower,
-            "tokenizers": version("tokenizers"),
+            "tokenizers": version_of("tokenizers"),
             "format": FORMAT,
         }
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

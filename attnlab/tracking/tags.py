@@ -13,7 +13,6 @@ import shlex
 import sys
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from attnlab._util import git
 from attnlab._util.colors import color_of
 from attnlab._util.files import replacing
 from attnlab._util.lock import file_lock
+from attnlab._util.packages import version_of
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
 from attnlab.config.command import CommandConfig
@@ -221,11 +221,9 @@ def versions() -> str:
     from attnlab._version import __version__
 
     parts = [f"attnlab {__version__}", f"python {platform.python_version()}"]
-    for package in ("torch", "xformers", "optuna", "mlflow"):
-        try:
-            parts.append(f"{package} {version(package)}")
-        except PackageNotFoundError:  # xformers is optional
-            continue
+    for package in ("torch", "xformers", "optuna", "mlflow-skinny"):
+        if number := version_of(package):  # xformers is optional
+            parts.append(f"{package.removesuffix('-skinny')} {number}")
     return ", ".join(parts)
 
 

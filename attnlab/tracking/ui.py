@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util import supervise
 from attnlab._util.cost_metrics import PROGRAM_COSTS, Place, shown_in
+from attnlab._util.packages import require
 from attnlab._util.redact import without_login
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
@@ -210,6 +211,7 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
         for line in _study_urls(folder, without_login(uri).rstrip("/"), study):
             print(line)
         return
+    require("the MLflow UI", "flask")
     lines = _study_urls(folder, f"http://{host}:{port}", study)
     hide_incomplete(folder)
     server = Server(uri, root=folder, port=port, host=host)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attnlab._util.files import describe_error
 from attnlab._util.memory import available_memory
+from attnlab._util.packages import require
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
@@ -85,6 +86,7 @@ def load_model(
         config = config.model_copy(update={"backend": backend})
     config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
     task: Task = TASKS.get(config.task.name)(**config.task.options)
+    require(f"task {config.task.label}", *task.packages)
     try:
         if config.model.depth > max(MOST_BLOCKS, len(state)):  # without memory, too, each block takes time to build
             raise ValueError(f"expected weights of {config.model.depth:,} blocks, got {len(state)} tensors")

@@ -32,7 +32,7 @@ class Environment:
             print(f"setting up {self.folder}: a few minutes, once", flush=True)
             subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*pip, "-c", "constraints.txt", "-r", self.requirements, "-e", "."], check=True, cwd=ROOT)
+            subprocess.run([*pip, "-c", "constraints.txt", "-r", self.requirements, "-e", ".[text]"], check=True, cwd=ROOT)
             stamp.touch()
         return python
 

@@ -38,7 +38,7 @@ def test_what_is_refused(text: str, words: str) -> None:
 
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs the driver 'psycopg'.* pip install 'attnlab\[postgres\]'"):
+    with pytest.raises(UserError, match=r"psycopg.* pip install 'attnlab\[postgres\]'"):
         storage_url(GOOD)
 
 

@@ -12,6 +12,7 @@ EXCEPTIONS = {
     "downloads 30 packages; here it must be a target of the Makefile": ("make gpu-kit",),
     "installs packages; here the package must have the extra": (
         "pip install .",
+        "pip install '.[ui]'",
         "pip install 'attnlab[dashboard]'",
         "pip install 'attnlab[export]'",
         "pip install 'attnlab[postgres]'",

@@ -46,7 +46,7 @@ def test_one_page_holds_what_a_reader_cites_and_each_study_its_report(root: Path
     page = (folder / "index.html").read_text()
     assert page.count("<svg") == 6 and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     for study in QUESTIONS:
-        assert (folder / study / "index.html").is_file() and (folder / study / "runs.parquet").is_file()
+        assert (folder / study / "index.html").is_file() and (folder / study / "runs.csv").is_file()
         assert f"({study}/forest.svg)" in (folder / "README.md").read_text() and (folder / study / "forest.svg").is_file()
 
 
@@ -85,7 +85,7 @@ def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(
     kept = client.search_runs([experiment.experiment_id], "tags.`attnlab.phase` = 'report'")
     assert [item.info.run_name for item in kept] == ["report"] and kept[0].info.status == "FINISHED"
     files = {item.path for item in client.list_artifacts(kept[0].info.run_id)}
-    assert {"index.html", "README.md", "forest.svg", "cells.parquet"} <= files
+    assert {"index.html", "README.md", "forest.svg", "cells.csv"} <= files
     assert "is worse" in kept[0].data.tags["mlflow.note.content"]
     frame = load_runs("first", root, every=True)
     assert len(frame) == 6 and "report" not in set(frame["name"])

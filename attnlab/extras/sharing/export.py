@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnlab._util.metrics import is_curve
+from attnlab._util.packages import require
 from attnlab._util.printable import escape_controls, escape_surrogates
 from attnlab.errors import UserError
 from attnlab.tracking.system_metrics import PREFIX
@@ -34,14 +35,12 @@ def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str |
     folder = Path(out or f"{study}-{tool}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"expected a new or empty folder, got {folder}", "--out")
+    require("the export", tool, where="--to")
     write = {"tensorboard": _write_tensorboard, "wandb": _write_wandb}[tool]
     record = read_study_record(study, root, files=False)
     if not any(_shown(record)):
         raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
-    try:
-        write(record, folder)
-    except ImportError as error:
-        raise UserError(f"expected the package {error.name}: pip install 'attnlab[export]'", "--to") from None
+    write(record, folder)
     return folder
 
 

@@ -6,7 +6,6 @@ with the queue, and a job that Slurm preempts or that reaches its time limit is 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.log import log_to
+from attnlab._util.packages import require
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.study.execution.concurrency import Workers, requested_workers
@@ -175,8 +175,7 @@ def submit(request: StudyRequest, resources: Resources, *, storage: str | None =
     from attnlab.study.trials.store import shared_storage
     from attnlab.tracking.client import runs_folder
 
-    if importlib.util.find_spec("submitit") is None:
-        raise UserError("attnlab submit requires submitit, which is not installed: pip install 'attnlab[slurm]'")
+    require("attnlab submit", "submitit")
     if not resources.local and shutil.which("sbatch") is None:
         raise UserError("expected Slurm, found no sbatch on this machine; --local starts the jobs here")
     url = shared_storage(storage)

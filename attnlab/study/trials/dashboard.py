@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from attnlab._util.packages import require
 from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
 from attnlab.study.trials.store import Store, shared_storage
@@ -26,10 +27,9 @@ def serve_dashboard(port: int) -> None:
     Raises:
         UserError: optuna-dashboard is not installed, the folder has no searches, or the port is in use.
     """
-    try:
-        from optuna_dashboard import wsgi
-    except ImportError:
-        raise UserError("expected the package optuna-dashboard: pip install 'attnlab[dashboard]'", "--search") from None
+    require("Optuna's dashboard", "optuna_dashboard", where="--search")
+    from optuna_dashboard import wsgi
+
     folder, url = runs_folder(None), shared_storage(None)
     if url is None and not (folder / "optuna.db").exists():
         raise UserError(f"no searches in {folder} yet: expected its optuna.db (ATTNLAB_RUNS names another folder)")

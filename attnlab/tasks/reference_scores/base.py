@@ -16,11 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from attnlab._util.files import replacing
+from attnlab._util.packages import version_of
 from attnlab.tasks import datasets
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "sacrebleu")
@@ -98,9 +98,4 @@ def _code() -> str:
 def _libraries() -> dict[str, str]:
     """Return the versions that determine the last digits; compressors come with Python and with the system."""
     versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
-    for name in LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return versions | {name: number for name in LIBRARIES if (number := version_of(name))}

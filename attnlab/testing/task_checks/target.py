@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab._util.metrics import Mean, merge
+from attnlab._util.packages import require
 from attnlab.tasks import IGNORED, Batch, Task
 from attnlab.tasks.masking import MaskedOutput, predicted_tokens, uniform_output
 
@@ -40,6 +41,7 @@ class TaskTarget:
     def task(self) -> Task:
         """A prepared task, the same in all checks."""
         task = self.construct()
+        require(f"the task {self.cls.__name__}", *task.packages)
         task.prepare()
         return task
 
