@@ -129,14 +129,19 @@ Scores = tuple["numpy.ndarray", "numpy.ndarray"]  # (n,) scores and what each co
 
 
 def _standard_errors(pairs: Sequence[tuple[Scores, Scores]]) -> tuple[float, float, int] | None:
-    """Return the parts and the number of groups; None unless there are two seeds with the same two or more items."""
+    """Return the parts and the number of groups; None unless there are two seeds with the same two or more items.
+
+    Scores may be infinite, such as a perplexity that overflows; then the parts are unknown, too.
+    """
     import numpy
 
     counts = [count for pair in pairs for _, count in pair]
     if len(pairs) < 2 or len(counts[0]) < 2 or not all(numpy.array_equal(count, counts[0]) for count in counts):
         return None
-    differences = numpy.stack([cell - baseline for (cell, _), (baseline, _) in pairs])  # (seeds, items)
-    return standard_errors(differences, counts[0])
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        differences = numpy.stack([cell - baseline for (cell, _), (baseline, _) in pairs])  # (seeds, items)
+        errors = standard_errors(differences, counts[0])
+    return errors if all(map(math.isfinite, errors)) else None
 
 
 def standard_errors(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[float, float, int]:
@@ -160,4 +165,4 @@ def standard_errors(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[
     unexplained = items / (items - 1) * (rest**2).sum() / (seeds * (seeds - 1))
     over_items = items / (items - 1) * ((weights * (of_items - of_seeds.mean())) ** 2).sum()
     over_seeds = of_seeds.std(ddof=1) / math.sqrt(seeds)
-    return float(over_seeds), math.sqrt(max(0.0, float(over_items - unexplained))), items
+    return float(over_seeds), math.sqrt(max(float(over_items - unexplained), 0.0)), items

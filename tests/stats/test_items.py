@@ -114,6 +114,15 @@ def test_runs_without_common_items_are_left_out() -> None:
     assert UncertaintyParts("a", "b", 0.0, 0.0).item_share == 0.0
 
 
+@pytest.mark.parametrize("score", [numpy.nan, numpy.inf, 1e308])
+@pytest.mark.parametrize("cells", [["no_wo"], ["dense", "no_wo"]])
+def test_runs_with_an_infinite_score_have_no_parts(score: float, cells: list[str]) -> None:
+    items, values = made_up(of_seed=0.01, of_item=0.02, seeds=4)
+    items.loc[items["cell"].isin(cells) & (items["seed"] < 2) & (items.index == 3), "score"] = score
+    items.loc[items["cell"].isin(cells[:1]) & (items["seed"] == 3) & (items.index == 3), "score"] = -score
+    assert not split_uncertainty(items, study(values), ONE)
+
+
 def test_the_report_of_a_study_says_what_to_buy(root: Path, tmp_path: Path) -> None:
     base = {**small_study()["base"], "train": {"steps": 2, "batch_size": 2}}
     run({**small_study(), "base": base, "baseline": {"variant": "dense"}}, root=root, display=QUIET)
