@@ -175,7 +175,7 @@ def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
 
 def _print_finished(plan: Plan) -> None:
     """Print how many of the plan's runs are finished, if the study has a record."""
-    from attnlab.study.record import finished_records
+    from attnlab.study.record import count_stored_results, finished_records
 
     try:
         finished = finished_records(plan)
@@ -185,6 +185,8 @@ def _print_finished(plan: Plan) -> None:
     if finished:
         print_text(f"Finished runs: {len(finished)} of {plan.total}; they are not trained again.")
         _print_search_warnings(plan, list(finished.values()))
+    elif stored := count_stored_results(plan):
+        print_text(f"Finished under another study's name: {stored} of {plan.total} runs; they are not trained again.")
 
 
 def _print_search_warnings(plan: Plan, records: Sequence[Record]) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import has_result
+from attnlab.study.execution.rows import run_folder
 from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG
-from attnlab.tracking.client import search_runs
+from attnlab.tracking.client import runs_folder, search_runs
 from attnlab.tracking.runs import recorded_experiment
+from attnlab.training.result import FILE
 
 if TYPE_CHECKING:
     from attnlab.planning.machine import AutoMachine
@@ -42,6 +44,20 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
         if has_result(record, retries=plan.study.retries) and (key in planned or _confirms(plan, record)):
             finished[key] = record
     return finished
+
+
+def count_stored_results(plan: Plan, root: str | Path | None = None) -> int:
+    """Return how many runs of a study without a record are finished, because studies of other names trained them.
+
+    Runs are stored by their fingerprints, so a study that was renamed finds its runs.
+
+    Args:
+        root: as for `finished_records`.
+    """
+    if recorded_experiment(plan.study.study, root) is not None:
+        return 0
+    folder = runs_folder(root)
+    return sum((run_folder(folder, key) / FILE).is_file() for key in _planned_keys(plan))
 
 
 def recorded_machine(name: str, root: str | Path | None = None) -> AutoMachine:

@@ -96,6 +96,9 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     assert "0 runs to do, 8 finished before" in again.err
     assert main.main(["plan", "tiny.yaml", "--tflops", "1", "--seeds", "1-2"]) == 0
     assert "Finished runs: 4 of 8" in capsys.readouterr().out
+    (here / "renamed.yaml").write_text((here / "tiny.yaml").read_text().replace("study: tiny", "study: renamed"))
+    assert main.main(["plan", "renamed.yaml", "--tflops", "1"]) == 0
+    assert "another study's name: 8 of 8" in capsys.readouterr().out
     assert main.main(["runs", "tiny"]) == 0
     listed = capsys.readouterr().out.splitlines()
     run = next(line for line in listed if "dense learned s1" in line).split()[0]
