@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 GAP = "  "
@@ -17,6 +18,7 @@ def format_table(
     width: int | None = None,
     wrap: Collection[str] = (),
     second_block: str = "",
+    styles: Mapping[str, Mapping[str, str]] | None = None,
 ) -> str:
     """Return a table as text, with numbers aligned right; words and what may be broken between them, left.
 
@@ -25,12 +27,23 @@ def format_table(
             column, so that no cell is truncated; rows with nothing in a further block are left out there. None: one block.
         wrap: headings of the columns that may be broken between words.
         second_block: heading of the first column of the second block, if the table is split.
+        styles: heading -> first word of a cell -> code of the ANSI style (SGR) of cells that begin with it, such as "31".
     """
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     right = [_is_numeric(column[1:]) and heading not in wrap for heading, column in zip(headings, columns, strict=True)]
-    least = [min(n, MIN_WRAPPED) if heading in wrap else n for heading, n in zip(headings, widths, strict=True)]
     start = headings.index(second_block) if second_block in headings else None
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    least, whole = (
+        [
+            min(n, max(MIN_WRAPPED, longest)) if h in wrap else n
+            for h, n, longest in zip(headings, widths, longest_words, strict=True)
+        ]
+        for longest_words in ([0] * len(words), words)
+    )
+    if len(_blocks(whole, width, start=start)) == len(_blocks(least, width, start=start)):
+        least = whole  # a further block would be worse than a word that is broken
+    styled = {headings.index(heading): of_word for heading, of_word in (styles or {}).items() if heading in headings}
     lines: list[str] = []
     for block in _blocks(least, width, start=start):
         fitted = _fit({i: widths[i] for i in block}, least, width)
@@ -38,19 +51,32 @@ def format_table(
         filled = [row for row in rows if not lines or any(row[i] for i in block[1:])]
         lines += [""] if lines else []
         for row in (headings, rule, *filled):
-            lines += _format_row({i: row[i] for i in block}, fitted, right)
+            lines += _format_row({i: row[i] for i in block}, fitted, right, styled)
     return "\n".join(lines)
 
 
-def _format_row(cells: dict[int, str], widths: dict[int, int], right: Sequence[bool]) -> list[str]:
+def _format_row(
+    cells: dict[int, str], widths: dict[int, int], right: Sequence[bool], styled: Mapping[int, Mapping[str, str]]
+) -> list[str]:
     """Return the lines of a row, several if a cell is wider than its column."""
-    wrapped = [[cell] if len(cell) <= widths[i] else textwrap.wrap(cell, widths[i]) for i, cell in cells.items()]
+    wrapped = [
+        [cell] if len(cell) <= widths[i] else textwrap.wrap(cell, widths[i], break_on_hyphens=False)
+        for i, cell in cells.items()
+    ]
+    codes = {i: styled.get(i, {}).get(re.split(r"\W", cell, maxsplit=1)[0], "") for i, cell in cells.items()}
     return [
         GAP.join(
-            text.rjust(widths[i]) if right[i] else text.ljust(widths[i]) for i, text in zip(cells, parts, strict=True)
+            _paint(text.rjust(widths[i]) if right[i] else text.ljust(widths[i]), codes[i])
+            for i, text in zip(cells, parts, strict=True)
         ).rstrip()
         for parts in zip_longest(*wrapped, fillvalue="")
     ]
+
+
+def _paint(text: str, code: str) -> str:
+    """Return a padded text with a style, but its padding without."""
+    word = text.strip()
+    return text.replace(word, f"\x1b[{code}m{word}\x1b[0m", 1) if code and word else text
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

@@ -11,10 +11,22 @@ from pathlib import Path
 
 from attnlab._util.text_table import GAP, format_table
 
+GREEN, RED, YELLOW, BLUE = "32", "31", "33", "34"
+STYLES = {  # heading -> first word of a cell -> style
+    "verdict": {"better": GREEN, "worse": RED, "equivalent": BLUE, "inconclusive": YELLOW},
+    "result": {"passed": GREEN, "failed": RED, "refused": YELLOW},
+}
+
 
 def terminal_width() -> int | None:
     """Return the width of the terminal in characters, or None when standard output is a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def terminal_styles() -> dict[str, dict[str, str]] | None:
+    """Return the styles of columns on a terminal, as for `format_table`; None in a pipe or a file, or with `NO_COLOR`."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+    return None if plain or not sys.stdout.isatty() else STYLES
 
 
 def print_text(text: str) -> None:
@@ -41,7 +53,8 @@ def print_table(
     keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(row[i] for row in rows)]
     kept_rows = [[row[i] for i in keep] for row in rows]
     kept_headings = [headings[i] for i in keep]
-    print(format_table(kept_headings, kept_rows, width=terminal_width(), wrap=wrap, second_block=second_block))
+    options = {"width": terminal_width(), "wrap": wrap, "second_block": second_block, "styles": terminal_styles()}
+    print(format_table(kept_headings, kept_rows, **options))
 
 
 def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, among: Collection[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, positive_int
-from attnlab.cli._printing import print_table
+from attnlab.cli._printing import print_table, print_text
 from attnlab.cli._progress import ProgressLine
 from attnlab.cli._study import add_components_argument, parse_sets
 from attnlab.errors import UserError
@@ -67,9 +67,11 @@ def main(arguments: Namespace) -> int:
     print_table(
         ["check", "result", "time", "measured"],
         [[r.check, r.status, f"{r.seconds:.2f} s", "see below" if r.status == "failed" else r.detail] for r in results],
+        wrap=("check", "measured"),
     )
     _print_failures(results, debug=arguments.debug)
-    print(f"\n{arguments.target}{f' ({configuration})' if configuration else ''}: {results.counts}")
+    print()
+    print_text(f"{arguments.target}{f' ({configuration})' if configuration else ''}: {results.counts}")
     return 1 if results.failed else 0
 
 
@@ -91,7 +93,7 @@ def _check_study(arguments: Namespace) -> int:
     any_failed = False
     with ProgressLine() as progress:
         for target, results in check_study(targets, only=arguments.only or None, start=progress.show):
-            print(f"{target.label}: {results.counts}")
+            print_text(f"{target.label}: {results.counts}")
             _print_failures(results, debug=arguments.debug)
             any_failed = any_failed or bool(results.failed)
     return 1 if any_failed else 0

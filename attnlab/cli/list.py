@@ -12,7 +12,7 @@ from attnlab.cli._printing import print_table, relative
 
 HELP = "list variants, components, positions, tasks, models, optimizers and backends, or the keys of a study file"
 REGISTRIES = ("variants", "components", "positions", "tasks", "models", "optimizers", "backends")
-WRAPPED = ("options", "places", "components")
+WRAPPED = ("options", "places", "roles", "position hooks", "backends", "components", "paper", "on this machine")
 KINDS = (*REGISTRIES, "config")
 
 
@@ -56,12 +56,12 @@ def print_registry(kind: str) -> None:
         headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
         print_table(headings, [_describe(TASKS, name) for name in TASKS.names()], wrap=WRAPPED)
     elif kind == "models":
-        print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()])
+        print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()], wrap=WRAPPED)
     elif kind == "optimizers":
         headings = ["optimizer", "options", "defined in"]
         print_table(headings, [_describe(OPTIMIZERS, name) for name in OPTIMIZERS.names()], wrap=WRAPPED)
     else:
-        print_table(["backend", "on this machine"], _backends())
+        print_table(["backend", "on this machine"], _backends(), wrap=WRAPPED)
 
 
 def _describe(registry: Any, name: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from attnlab._util.text_table import format_table
 from attnlab.cli import main, run
 from attnlab.cli._config_keys import config_keys
-from attnlab.cli._printing import format_duration
+from attnlab.cli._printing import format_duration, print_table
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import command
@@ -269,6 +269,26 @@ def test_tables_align_and_keep_every_column() -> None:
     narrow = format_table(["cell", "value", "verdict"], lines, width=32)
     assert max(len(line) for line in narrow.splitlines()) <= 32
     assert narrow.count("dense learned") == 2 and "worse" in narrow
+
+
+def test_words_of_a_table_stay_whole() -> None:
+    word = "a-word-with-hyphens-of-36-characters"
+    text = format_table(["check", "measured"], [["sums", f"they {word} differ by nothing"]], width=50, wrap=("measured",))
+    assert word in text and max(map(len, text.splitlines())) <= 50
+
+
+@pytest.mark.parametrize(("tty", "no_color", "styled"), [(True, "", True), (True, "1", False), (False, "", False)])
+def test_verdicts_have_colors_on_a_terminal_only(
+    tty: bool, no_color: str, styled: bool, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: tty)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(["cell", "verdict"], [["no_wo", "worse"], ["better", "inconclusive: 61 % worse"], ["worse", ""]])
+    _, _, worse, inconclusive, name = capsys.readouterr().out.splitlines()
+    assert ("\x1b[31mworse\x1b[0m" in worse, "\x1b[" in inconclusive) == (styled, styled)
+    assert "\x1b" not in name, "the name of a cell is no verdict"
 
 
 def test_durations_are_readable() -> None:

@@ -126,6 +126,21 @@ def test_the_time_left_follows_the_average_rate() -> None:
     assert display.bars()[1].seconds_left == 6
 
 
+def test_a_log_has_the_time_left_and_no_more_runs_at_a_time_than_are_left() -> None:
+    clock, stream = _Clock(), io.StringIO()
+    display = ProgressDisplay(stream, clock=clock)
+    display.start_study("resumed", runs=1, finished=3, workers=4)
+    display.start_study("mine", runs=3, finished=0, workers=2)
+    display.start_run("dense s0", total=100)
+    for step in (0, 50):
+        clock.now += 30
+        display.metrics("dense s0", step, {"train/loss": 2.0})
+    display.end_run("dense s0", Ending(RunState.COMPLETED, {}))
+    resumed, mine, _, first, point, end = stream.getvalue().splitlines()
+    assert "at a time" not in resumed and "2 at a time" in mine
+    assert "left" not in first and point.endswith("0:30 left") and "2:00 left" in end
+
+
 def test_an_evaluation_is_named_until_the_next_point_of_a_curve() -> None:
     display = ProgressDisplay(io.StringIO(), clock=_Clock())
     display.start_study("mine", runs=1, finished=0, workers=1)
@@ -165,6 +180,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     def printed(result: StudyResult, width: int | None) -> str:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
         monkeypatch.setenv("COLUMNS", str(width or 10))
+        monkeypatch.setenv("NO_COLOR", "1")
         print_results(result, compare_result(result))
         return capsys.readouterr().out
 

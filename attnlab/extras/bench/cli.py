@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, comma_separated, positive_int
-from attnlab.cli._printing import print_table, relative
+from attnlab.cli._printing import print_table, print_text, relative
 from attnlab.cli._study import add_components_argument, parse_sets
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ def main(arguments: Namespace) -> int:
     page = decode_page if config.decode else bench_page
     results = bench(config, report=_print_progress)
     for table in (page.costs(results), page.exponents(results)):
-        print_table([column.heading for column in table.columns], [list(line.cells) for line in table.rows])
+        wrap = [column.heading for column in table.columns if column.is_text]
+        print_table([column.heading for column in table.columns], [list(line.cells) for line in table.rows], wrap=wrap)
         print()
     for omission in bench_page.omissions(results):
-        print(f"not measured: {omission}")
+        print_text(f"not measured: {omission}")
     names = [name.rpartition(":")[2] for name in (*arguments.variants, *map(_name, arguments.components))]
     path = Path(arguments.out or f"reports/bench/{'-'.join([*names, *(['decode'] if config.decode else [])])}")
     suffixes = page.write(path, results, config=config, command=shlex.join(["attnlab", *arguments.argv]))

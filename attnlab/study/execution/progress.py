@@ -215,7 +215,7 @@ class ProgressDisplay:
         """
         self._count, self._done, self._metrics, self._started = runs, 0, metrics, self._clock()
         before = f", {finished} finished before" if finished else ""
-        together = f", {workers} at a time" if workers > 1 else ""
+        together = f", {min(workers, runs)} at a time" if min(workers, runs) > 1 else ""
         self.print(f"{study}: {count(runs, 'run')} to do{before}{together}")
         if self._is_live and runs:
             self._live = Live(console=self._console, refresh_per_second=4, get_renderable=lambda: Bars(self.bars()))
@@ -237,7 +237,9 @@ class ProgressDisplay:
         if self._live is None and (evaluated or now - run.last_line >= PLAIN_SECONDS):
             run.last_line = now
             of = f"/{run.total}" if run.total else ""
-            self.print(f"  {name}: step {step}{of}  {'  '.join(_describe(run.values))}")
+            left = run.seconds_left(now)
+            notes = [*_describe(run.values), *([] if left is None else [f"{format_clock(left)} left"])]
+            self.print(f"  {name}: step {step}{of}  {'  '.join(notes)}")
 
     def evaluation(self, name: str, label: str, done: int, total: int) -> None:
         """Show how much of an evaluation of a run is done; the next points of its curves end it."""
@@ -255,23 +257,31 @@ class ProgressDisplay:
         summary, metrics = ending.summary, (*self._metrics, *(f"valid_{name}" for name in self._metrics))  # a trial has no test
         score = next((f"{metric} {summary[metric]:.4f}" for metric in metrics if metric in summary), "")
         seconds = f"{self._clock() - run.started:.0f} s"
+        left = self._seconds_left() if self._live is None and self._done < self._count else None
         parts = [ending.state, score, ending.reason, seconds, "trying again" if again else ""]
+        parts.append("" if left is None else f"{format_clock(left)} left for all runs")
         self.print(f"[{self._done}/{self._count}] {name}: {', '.join(part for part in parts if part)}")
 
     def bars(self) -> list[Bar]:
         """Return the lines of the live display: all runs, then each run that is training."""
         now = self._clock()
-        elapsed = now - self._started
-        trained = self._done + sum(run.fraction - run.fraction_before for run in self._runs.values())
-        open_ = self._count - self._done - sum(run.fraction for run in self._runs.values())
-        left = elapsed / trained * max(0.0, open_) if trained else None
-        notes = [f"{format_clock(elapsed)} elapsed"]
-        bars = [Bar("all runs", self._done, self._count, left, notes, style="" if self._console.no_color else "bold")]
+        notes = [f"{format_clock(now - self._started)} elapsed"]
+        bars = [
+            Bar(
+                "all runs", self._done, self._count, self._seconds_left(), notes, style="" if self._console.no_color else "bold"
+            )
+        ]
         for name, run in list(self._runs.items()):
             evaluation = [f"evaluating {run.evaluation}"] if run.evaluation else []
             notes = [*evaluation, *_describe(run.values, metrics=self._metrics)] or ["starting"]
             bars.append(Bar(name, run.newest[1], run.total, run.seconds_left(now), notes))
         return bars
+
+    def _seconds_left(self) -> float | None:
+        """Return the time to the end of all runs at the average rate so far; None when nothing has been trained yet."""
+        trained = self._done + sum(run.fraction - run.fraction_before for run in self._runs.values())
+        open_ = self._count - self._done - sum(run.fraction for run in self._runs.values())
+        return (self._clock() - self._started) / trained * max(0.0, open_) if trained else None
 
     def print(self, text: str) -> None:
         """Print one line above the bars, with secrets redacted."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util import memory
+from attnlab._util.plural import count
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.signals import delayed_interrupts
@@ -159,7 +160,9 @@ class Runner:
         )
         self._tracker.record_threads(chosen.threads)
         if chosen.reason:
-            logger.info("%s: %s", describe(chosen), chosen.reason)
+            left = self._scheduler.remaining  # the choice is one for the whole study
+            fewer = f"; {count(left, 'run')} left" if left < chosen.workers else ""
+            logger.info("%s: %s%s", describe(chosen), chosen.reason, fewer)
         self._concurrency, self._devices = chosen, cuda_devices(self._plan, workers=chosen.workers)
 
     def _step(self) -> bool:
