@@ -319,6 +319,8 @@ MODELS = Registry(
     },
 )
 
+BACKENDS = ("reference", "blocked", "sdpa", "xformers", "flex")  # of attnlab.nn.attention
+
 OPTIMIZERS = Registry(
     "optimizer",
     group="attnlab.optimizers",

@@ -1,6 +1,7 @@
 """The import contracts of ``pyproject.toml``, no cycle between modules, and a light start."""
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,3 +75,12 @@ def test_starting_is_light(words: list[str]) -> None:
     assert not loaded & (HEAVY | {"numpy", "pydantic", "rich"})
     assert "attnlab.registry" not in modules
     assert "--help" in words or not modules & {"importlib.metadata", "inspect"}  # the help has the verbs of installed packages
+
+
+@pytest.mark.parametrize("words", [["list"], ["runs"]])
+def test_lists_need_no_torch(words: list[str], empty_store: Path) -> None:
+    program = [sys.executable, "-X", "importtime", "-m", "attnlab", *words]
+    environment = os.environ | {"ATTNLAB_RUNS": str(empty_store)}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "attnlab" in loaded and not loaded & {"torch", "optuna", "xformers", "sklearn"}

@@ -1,4 +1,4 @@
-"""`attnlab list`: print the registered classes of every kind, the backends, or the keys of a study file."""
+"""`attnlab list`: print the names of every kind, the registered classes of one, the backends, or the keys of a study file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import print_table, relative
+from attnlab.cli._printing import print_table, print_text, relative
 
 HELP = "list variants, components, positions, tasks, models, optimizers and backends, or the keys of a study file"
 REGISTRIES = ("variants", "components", "positions", "tasks", "models", "optimizers", "backends")
@@ -17,7 +17,9 @@ KINDS = (*REGISTRIES, "config")
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("kind", nargs="?", choices=KINDS, metavar="|".join(KINDS), help="default: all but config")
+    parser.add_argument(
+        "kind", nargs="?", choices=KINDS, metavar="|".join(KINDS), help="default: the names of all kinds but config"
+    )
     parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
 
 
@@ -31,11 +33,20 @@ def main(arguments: Namespace) -> int:
 
     for path in arguments.imports:
         load_file(Path(path))
-    for kind in [arguments.kind] if arguments.kind else REGISTRIES:
-        if kind != arguments.kind and kind != REGISTRIES[0]:
-            print()
-        print_registry(kind)
+    if arguments.kind is None:
+        print_names()
+    else:
+        print_registry(arguments.kind)
     return 0
+
+
+def print_names() -> None:
+    """Print the names of each kind, which imports none of the classes."""
+    from attnlab import registry
+
+    rows = [[kind, ", ".join(getattr(registry, kind.upper()).names())] for kind in REGISTRIES[:-1]]
+    print_table(["kind", "names"], [*rows, ["backends", ", ".join(registry.BACKENDS)]], wrap=("names",))
+    print_text("attnlab list KIND adds options, papers and files")
 
 
 def print_registry(kind: str) -> None:

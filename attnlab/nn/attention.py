@@ -26,8 +26,8 @@ from attnlab.nn.block_mask import make_block_masks, shows_any
 from attnlab.nn.blocked import blocked_attention, query_blocks
 from attnlab.nn.functions import ScoreFunction, WeightFunction, attend_in_blocks
 from attnlab.nn.mask import AttentionMask
+from attnlab.registry import BACKENDS as BACKENDS
 
-BACKENDS = ("reference", "blocked", "sdpa", "xformers", "flex")
 FUNCTION_BACKENDS = {  # those that change logits and weights by functions
     "score": ("reference", "blocked", "flex"),
     "weights": ("reference", "blocked"),

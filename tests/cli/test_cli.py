@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from attnlab._util.text_table import format_table
 from attnlab.cli import main, run
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli._printing import format_duration, print_table
+from attnlab.cli.list import REGISTRIES
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import command
@@ -214,7 +216,11 @@ def test_a_closed_pipe_is_no_error(words: list[str], unbuffered: str) -> None:
 
 def test_list_prints_every_registered_name_with_its_file(capsys: Out) -> None:
     assert main.main(["list"]) == 0
+    names = capsys.readouterr().out
+    assert [main.main(["list", kind]) for kind in REGISTRIES] == [0] * len(REGISTRIES)
     out = capsys.readouterr().out
+    rows = {line.split()[0] for line in out.splitlines() if line[:1].isalpha()} - {kind[:-1] for kind in REGISTRIES}
+    assert rows <= set(re.findall(r"\w+", names))
     for name in ("transformer_xl", "strided_sparse", "sinusoidal", "enwik8", "xformers"):
         assert any(line.startswith(name) for line in out.splitlines())
     assert "dense.py:" in out and "Child et al. 2019" in out
