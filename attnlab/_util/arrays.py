@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Collection, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,12 @@ MAX_BYTES = 1 << 30  # that a file may unpack to: a compressed file of zeros is 
 
 
 def read_arrays(
-    path: Path, kinds: Mapping[str, tuple[str, int]], *, optional: Collection[str] = ()
+    source: Path | bytes, kinds: Mapping[str, tuple[str, int]], *, optional: Collection[str] = ()
 ) -> dict[str, numpy.ndarray]:
     """Return arrays of an ``.npz`` file by name, after checking them; loading the file runs no code from it.
 
     Args:
-        path: of the file.
+        source: the file, or its content.
         kinds: name -> the data types that the array may have (``dtype.kind``), and its number of axes.
         optional: names of arrays that may be missing.
 
@@ -31,13 +32,14 @@ def read_arrays(
     """
     import numpy
 
-    require_no_pipe(path)
+    if isinstance(source, Path):
+        require_no_pipe(source)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(_opened(source)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
         if unpacked > MAX_BYTES:
             raise ValueError(f"expected at most {MAX_BYTES / 1e6:,.0f} MB, got a file that unpacks to {unpacked / 1e6:,.0f} MB")
-        with numpy.load(path, allow_pickle=False) as file:
+        with numpy.load(_opened(source), allow_pickle=False) as file:
             arrays = {name: file[name] for name in kinds if name in file or name not in optional}
     except Exception as error:  # any exception: the file may be damaged or hostile
         raise ValueError(describe_error(error)) from error
@@ -47,3 +49,7 @@ def read_arrays(
             expected = f"expected {name!r} of type {' or '.join(types)} with {axes} axes"
             raise ValueError(f"{expected}, got type {array.dtype} and shape {array.shape}")
     return arrays
+
+
+def _opened(source: Path | bytes) -> Path | BytesIO:
+    return source if isinstance(source, Path) else BytesIO(source)

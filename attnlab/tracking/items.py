@@ -49,10 +49,10 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
             continue
         path, name = _local_path(record, folder), str(record.info.run_name)
         if path is not None:
-            arrays = _read(path, name)
+            arrays = read_items(path, name)
         else:
             with tempfile.TemporaryDirectory() as copy:
-                arrays = _read(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
+                arrays = read_items(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
         of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
         frames.append(pandas.DataFrame({**of_run, "seed": int(tags["attnlab.seed"]), **arrays}))
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
@@ -69,14 +69,25 @@ def _local_path(record: Record, root: Path) -> Path | None:
     return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
 
 
-def _read(path: Path, name: str) -> dict[str, object]:
+def read_items(source: Path | bytes, name: str, where: str = ITEMS_FILE) -> dict[str, object]:
+    """Return the scores of the items of one run by column.
+
+    Args:
+        source: the artifact, or its content.
+        name, where: of the run and its file, for the message.
+
+    Raises:
+        UserError: the artifact is damaged, or was not written by attnlab.
+    """
     import numpy
 
     try:
-        arrays = read_arrays(path, {"score": ("f", 1), "count": ("iuf", 1), "metric": ("U", 0)})
+        arrays = read_arrays(source, {"score": ("f", 1), "count": ("iuf", 1), "metric": ("U", 0)})
         if len(arrays["score"]) != len(arrays["count"]):
             raise ValueError(f"expected a count for each of {len(arrays['score'])} scores, got {len(arrays['count'])}")
+        if not ((arrays["count"] > 0) & (arrays["count"] < 2**31)).all():
+            raise ValueError(f"expected counts from 1 to 2^31, got {arrays['count'].min()} to {arrays['count'].max()}")
         metric, score = str(arrays["metric"]), arrays["score"].astype(float)
     except ValueError as error:
-        raise UserError(f"cannot read the items of {name}: {error}", ITEMS_FILE) from error
+        raise UserError(f"cannot read the items of {name}: {error}", where) from error
     return {"item": numpy.arange(len(score)), "metric": metric, "score": score, "count": arrays["count"]}

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Literal, cast
 from uuid import uuid4
 
 from attnlab._util.lock import file_lock
+from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError, one_line
+from attnlab.tracking.artifacts import ITEMS_TAG
 from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
@@ -27,6 +29,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.history import Entry, append_history, key_of_record, read_history
+from attnlab.tracking.items import read_items
 from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
@@ -136,7 +139,8 @@ def require_storable(record: StudyRecord, where: str) -> None:
         where: the file of the record, for the message.
 
     Raises:
-        UserError: a field has another type, a tag does not fit the schema, or the store would refuse a name or a value.
+        UserError: a field has another type, a tag does not fit the schema, the scores of items are damaged, or the store would
+            refuse a name or a value.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.utils import validation
@@ -156,6 +160,8 @@ def require_storable(record: StudyRecord, where: str) -> None:
                 raise UserError(f"cannot use the record of the run {run.name!r}: its tag {' '.join(misfit)}", where)
             if run.tags.get(NAME_TAG, run.name) != run.name:
                 raise ValueError(f"expected the name {run.name!r} in its tag {NAME_TAG}, got {run.tags[NAME_TAG]!r}")
+            if ITEMS_TAG in run.tags and not run.deleted:
+                read_items(run.files.get(ITEMS_FILE, b""), run.name, where)
             for key, value in run.tags.items():
                 validation._validate_tag(key, value)
             for key, value in run.params.items():

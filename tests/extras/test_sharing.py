@@ -274,6 +274,8 @@ def test_a_hostile_bundle_is_refused_before_anything_is_written(person: Person, 
             ("\ud800", "x"),
         )
     ]
+    items = {name: json.dumps({**run_fields, "tags": {**run_fields["tags"], "attnlab.items": "yes"}})}
+    hostile += [items, items | {name.replace("run.json", "files/items.npz"): "no array"}]
     hostile += [
         {"study.json": json.dumps({**tags, tag: text})}
         for tag, text in (
