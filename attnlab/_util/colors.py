@@ -14,6 +14,7 @@ import zlib
 
 WHITE, DARK_PAPER = "#FFFFFF", "#16181A"  # backgrounds of a page in light and in dark mode
 MIN_CONTRAST = 3.1  # of graphics with their background; WCAG requires 3
+DARK_CONTRAST = 5.0  # least contrast of graphics on dark paper, where thin lines look thinner
 MAX_CONTRAST = 13.0  # of the darkest shade
 DARK_SHADE = 7.0  # contrast of the darkest shade of a light colour: beyond it, its hue is lost
 
@@ -63,8 +64,8 @@ def shades(color: str, n: int) -> list[str]:
 
 
 def on_dark(color: str) -> str:
-    """Return the colour of the same hue that has on dark paper the contrast that ``color`` has on white."""
-    ratio = max(MIN_CONTRAST, min(MAX_CONTRAST, contrast(color, WHITE)))
+    """Return the colour of the same hue that has on dark paper the contrast that ``color`` has on white, at least 5:1."""
+    ratio = max(DARK_CONTRAST, min(MAX_CONTRAST, contrast(color, WHITE)))
     return with_contrast(color, ratio, background=DARK_PAPER)
 
 

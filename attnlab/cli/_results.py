@@ -67,6 +67,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     """Print the cells of one task, with its reference scores."""
     from attnlab.report.margin import margin_notes
     from attnlab.report.reference_scores import implausible_scores, labels
+    from attnlab.report.verdicts import split_notes
     from attnlab.report.wording import better, describe_test, format_metric
 
     headings, rows, costs = _cell_rows(cells, spec)
@@ -84,7 +85,13 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     print()
     print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
     _print_cells(headings, rows, references, costs=costs)
-    for note in (*margin_notes(cells, spec), *implausible_scores(cells, scores, metric=spec.metric)):
+    sizes = [{"data_sizes": cell.data_sizes} for cell in result.plan.cells if spec.includes(cell.axes)]
+    scores_of = [record for record in result.records() if spec.includes(record)]
+    for note in (
+        *split_notes([*sizes, *scores_of], cells, spec),
+        *margin_notes(cells, spec),
+        *implausible_scores(cells, scores, metric=spec.metric),
+    ):
         print_text(f"note: {note}")
 
 

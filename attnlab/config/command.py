@@ -35,7 +35,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Columns of `attnlab.load_runs` that every run has: an axis of such a name would hide one, or be hidden by it.
 COLUMNS = frozenset(
     {"run_id", "name", "cell", "study", "state", "reason", "fingerprint", "attempt", "phase", "trial", "params", "test"}
-    | {"started", "seconds", "folder", "device", "versions", "commit", "matched", "data_notes", "left_out"}
+    | {"started", "seconds", "folder", "device", "versions", "commit", "matched", "data_notes", "data_sizes", "left_out"}
     | {"command", "files", "env", "wall_seconds", "host_peak_mib"}
 )
 UNKNOWN_DATA = "on validation data, which attnlab does not know of a program; list the values in the grid"

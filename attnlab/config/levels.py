@@ -30,7 +30,7 @@ RESERVED = frozenset(
         "length", "data", "depth", "dim", "heads", "mem_len", "precision", "device", "lr", "batch_size",
         "steps", "epochs", "accuracy", "loss", "bits_per_byte", "bits_per_token", "tokens", "started",
         "seconds", "folder", "versions", "commit", "matched", "sources", "packages", "left_out",
-        "data_notes", "order",
+        "data_notes", "data_sizes", "order",
     )
 )
 # fmt: on

@@ -36,6 +36,7 @@ class Cell:
         matched: a description of how its cost was matched to its baseline's, or "".
         cuda_backend: the backend that it would use on CUDA.
         factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
+        data_sizes: the number of items of each split, and how many of them are scored.
         data_notes: what the task says about its data, for example test data that also occur in ``train``.
         fixed_costs: the costs above that a search must not change: those in which it is matched, or others are matched to it.
         stage: the stage that its runs start from; None: from scratch.
@@ -59,6 +60,7 @@ class Cell:
     cuda_backend: str = ""
     fixed_costs: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
+    data_sizes: str = ""
     factors: dict[str, int] = field(default_factory=dict)
     stage: Cell | None = None
     taken: str = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attnlab.config.axes import LAYERS, Label, text
@@ -27,6 +28,7 @@ from attnlab.planning.effects import axis_notes, dead_axes
 from attnlab.planning.matching import CellPair
 from attnlab.planning.sizes import listed
 from attnlab.registry import POSITIONS, VARIANTS
+from attnlab.tasks import SPLITS
 
 # Fields of ``train`` that decide speed, memory or what is recorded, and not what is learned.
 COSTS = {"gradient_accumulation", "activation_checkpointing", "precision", "compile"}
@@ -100,6 +102,26 @@ def cache_notes(cells: Sequence[CellPair]) -> Iterator[str]:
                 names.setdefault(" and ".join(without), []).append(repr(cell.name))
     for variants, own in names.items():
         yield f"{', '.join(own)}: {variants} supports no cache of keys and values, so decoding repeats earlier positions"
+
+
+def data_sizes(cells: Sequence[CellPair]) -> dict[str, str]:
+    """Return the number of items of each split as text, by the name of the cell; nothing of tasks that do not know it."""
+    sizes: dict[str, str] = {}
+    for cell, resolution in cells:
+        with suppress(Exception):  # any exception: the task may be the user's own, and later steps report its errors
+            task, evaluate = resolution.task, resolution.config.evaluate
+            limits = {"valid": evaluate.valid_limit, "test": evaluate.test_limit if evaluate.test else 0}
+            noun = getattr(task, "text_unit", "row")
+            counts = {split: size for split in SPLITS if (size := task.split_size(split)) is not None}
+            texts = [_size_text(split, size, limits.get(split), noun) for split, size in counts.items()]
+            texts += [f"{task.classes} classes"] if task.classes else []
+            sizes[cell.name] = ", ".join(texts)
+    return sizes
+
+
+def _size_text(split: str, size: int, limit: int | None, noun: str) -> str:
+    scored = "" if limit == 0 or split == "train" else " (all scored)" if (limit or size) >= size else f" ({limit:,} scored)"
+    return f"{split} {size:,} {noun}s{scored}"
 
 
 def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:

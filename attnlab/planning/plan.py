@@ -24,7 +24,7 @@ from attnlab.planning.estimand import resolve_estimand
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.machine import AutoMachine, MeasureSteps, resolve_machine
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import data_notes
+from attnlab.planning.notes import data_notes, data_sizes
 from attnlab.planning.plan_notes import command_notes, plan_notes
 from attnlab.planning.planned import Cell, Plan, Run
 from attnlab.planning.resolve import Resolver
@@ -79,9 +79,9 @@ def plan(
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
     on_range = range_notes(study, resolved, questions, estimand)
-    on_data = data_notes(kept)
+    on_data, sizes = data_notes(kept), data_sizes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
-    costed = [replace(cell, data_notes=on_data.get(cell.name, ())) for cell in costed]
+    costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
     planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand)

@@ -120,6 +120,11 @@ def _on_limits(config: RunConfig, task: Any, margin: float | None) -> Iterator[s
     for name, limit in limits.items():
         if limit is None:
             continue
+        split, size = ("test" if name == "test_limit" else "valid"), None
+        with suppress(Exception):  # any exception: the task may be the user's own
+            size = task.split_size(split)
+        if size is not None and limit > size and name != "sample":
+            yield f"evaluate.{name}: {limit:,} is more than the {size:,} {unit or 'row'}s of {split}, which are all read"
         few = f"evaluate.{name}: {limit:,} {unit or 'row'}s"
         if limit < (FEW_UNITS if unit else FEW_ITEMS):
             yield f"{few} say little about a model: set it higher; null reads all"

@@ -13,8 +13,8 @@ from attnlab.report.effects_by_study import (
     format_mean,
     format_percent,
 )
-from attnlab.report.section import Figure
-from attnlab.report.summary import Sentence, Strong
+from attnlab.report.plain import Clause, as_sentence, describe_clause, join, remark_of
+from attnlab.report.section import Figure, Sentence, Strong
 from attnlab.report.table import Table
 from attnlab.report.wording import describe_corrections, format_p_value, level_noun
 from attnlab.stats.cells import CellSummary
@@ -107,38 +107,31 @@ def _has_verdict(contrast: Contrast) -> bool:
 
 
 def _by_study(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
-    """Return the sentence on the verdicts of a contrast in its studies."""
+    """Return the sentence in plain words on the verdicts of a contrast in its studies, and its effects."""
+    clauses: dict[Sentence, list[str]] = {}
+    for study in contrast.studies:
+        for cell in study.comparisons:
+            if cell.verdict is not None:
+                clause = Clause(contrast.baseline, cell.verdict.kind, remark_of(cell.verdict, study.table.spec))
+                text = tuple(describe_clause(clause, [cell], [contrast.name], spec=study.table.spec))
+                clauses.setdefault(text, []).append(study.table.name)
+    parts: list[str] = []
     n = len(contrast.studies)
-    kinds = {cell.verdict.kind for study in contrast.studies for cell in study.comparisons if cell.verdict}
-    if len(kinds) != 1 or (kind := kinds.pop()) not in CONCLUSIVE:
-        return [*_by_verdict(contrast, unit), "."]
-    phrases = {VerdictKind.EQUIVALENT: "is equivalent to", VerdictKind.IDENTICAL: "is identical to"}
-    number = f"in {'both' if n == 2 else f'all {n}'} {unit.many}{'' if n == of else ' that compare them'}"
-    together = Strong(f"{contrast.name} {phrases.get(kind, f'is {kind} than')} {contrast.baseline} {number}")
-    return [together, f": {', '.join(_named_effects(study) for study in contrast.studies)}."]
+    everywhere = f"{'both' if n == 2 else f'all {n}'} {unit.many}{'' if n == of else ' that compare them'}"
+    for text, studies in clauses.items():
+        where = join(dict.fromkeys(studies)) if len(clauses) > 1 or n == 1 else [everywhere]
+        parts += ["; in " if parts else "in ", *where, ", ", *text]
+    return [*as_sentence(parts), f" Effects: {', '.join(_named_effects(study) for study in contrast.studies)}."]
 
 
-def _by_verdict(contrast: Contrast, unit: Unit) -> list[str]:
-    """Return the studies of a contrast by verdict: "no_wo against dense: better in a (-1.63 %); inconclusive in b"."""
-    parts: list[str] = [f"By {unit.one}: " if contrast.pooled else f"{contrast.label}: "]
-    first = True
-    for kind in (*CONCLUSIVE, VerdictKind.INCONCLUSIVE):
-        named = [text for study in contrast.studies if (text := _named_effects(study, kind))]
-        if named:
-            parts += ["" if first else "; ", Strong(kind.value), f" in {', '.join(named)}"]
-            first = False
-    return parts
-
-
-def _named_effects(study: ContrastEffect, kind: VerdictKind | None = None) -> str:
-    """Return a study with its effects as in "wo-enwik8 (-1.63 %)"; "" if it has none with a verdict of this kind."""
+def _named_effects(study: ContrastEffect) -> str:
+    """Return a study with its effects as in "wo-enwik8 (-1.63 %)"."""
     several, texts = len(study.comparisons) > 1, []
     for cell, effect in zip(study.comparisons, study.effects, strict=True):
-        if kind is None or (cell.verdict is not None and cell.verdict.kind is kind):
-            size = cell.difference.format(short=True) if cell.difference else ""
-            size = format_percent(effect.mean) if effect else size
-            texts.append(f"{f'{cell.name} ' if several else ''}{size}{_chosen(cell)}")
-    return f"{study.table.name} ({', '.join(texts)})" if texts else ""
+        size = cell.difference.format(short=True) if cell.difference else ""
+        size = format_percent(effect.mean) if effect else size
+        texts.append(f"{f'{cell.name} ' if several else ''}{size}{_chosen(cell)}")
+    return f"{study.table.name} ({', '.join(texts)})"
 
 
 def _chosen(cell: CellSummary) -> str:
@@ -230,12 +223,12 @@ def _trend_sentences(contrast: Contrast) -> list[str]:
 
 def _single_studies(contrasts: Sequence[Contrast], unit: Unit) -> list[str]:
     """Return the paragraph on contrasts that only one study has."""
-    parts: list[str] = [f"In one {unit.one} only: "]
-    for i, contrast in enumerate(contrasts[:MAX_NAMED]):
-        parts += ["; " if i else "", *_by_verdict(contrast, unit)]
+    parts: list[str] = [f"In one {unit.one} only:"]
+    for contrast in contrasts[:MAX_NAMED]:
+        parts += [" ", *_by_study(contrast, unit, of=1)]
     more = len(contrasts) - MAX_NAMED
     trends = [part for contrast in contrasts[:MAX_NAMED] for part in _trend_sentences(contrast)]
-    return [*parts, f"; and {more} more." if more > 0 else ".", *trends]
+    return [*parts, f" And {more} more." if more > 0 else "", *trends]
 
 
 def _controls(tables: Sequence[StudyTable]) -> str:

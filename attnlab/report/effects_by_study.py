@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnlab._util.colors import color_of
@@ -43,21 +43,27 @@ def draw_effects(contrast: Contrast, unit: Unit) -> str:
             several = len(study.comparisons) > 1
             label = f"{study.table.name}{f' (mean of {len(study.comparisons)} cells)' if several else ''}"
             color = color_of(contrast.name.partition(" ")[0])
-            rings = [effect.mean for effect in study.effects if effect] if several else []
-            rows.append(_row(label, color, study.effect, rings))
+            rings = {cell.name: e.mean for cell, e in zip(study.comparisons, study.effects, strict=True) if e and several}
+            rows.append(_row(label, color, study, study.effect, rings))
     note = f"95 % interval; thin: holds for the whole {unit.family} together"
     if contrast.pooled is not None:
         effect, (low, high) = scaled_effect(contrast.pooled.mean.interval), contrast.pooled.prediction
         label, text = f"mean of {unit.count(len(contrast.groups))}", _with_half_width(effect)
         rows.append(ForestRow(label, INK, [], effect.mean, effect.low, effect.high, text, low, high, is_mean=True))
         note = f"95 % interval; thin: whole {unit.family}; of the mean: prediction"
+    note += "; blue: margin" if any(row.margin for row in rows) else ""
     title = f"{contrast.label}: effect in %"
     return forest_plot(rows, title=title, note=note, direction="min")
 
 
-def _row(label: str, color: str, effect: Effect, rings: Sequence[float]) -> ForestRow:
-    ends = (effect.outer_low, effect.outer_high)
-    return ForestRow(label, color, rings, effect.mean, effect.low, effect.high, _with_half_width(effect), *ends)
+def _row(label: str, color: str, study: ContrastEffect, effect: Effect, rings: Mapping[str, float]) -> ForestRow:
+    ends, text = (effect.outer_low, effect.outer_high), _with_half_width(effect)
+    names = [f"{name}: {value:+.3g} %" for name, value in rings.items()]
+    first, margin = study.comparisons[0].difference, study.table.spec.margin
+    scale = abs(effect.mean / first.interval.mean) if len(study.comparisons) == 1 and first and first.interval.mean else None
+    decided = any(cell.difference and cell.difference.conclusion for cell in study.comparisons)
+    options = {"names": names, "decided": decided, "margin": margin * scale if margin and scale else None}
+    return ForestRow(label, color, [*rings.values()], effect.mean, effect.low, effect.high, text, *ends, **options)
 
 
 def effect_table(result: JointResult, unit: Unit) -> Table:

@@ -16,12 +16,14 @@ from attnlab.report.captions import (
     simultaneous_clause,
     test_clause,
 )
-from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
+from attnlab.report.plain import as_sentence, describe_margin, list_names
+from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row, rounded
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
-from attnlab.report.section import Figure, PageSection
-from attnlab.report.summary import Strong, Summary
+from attnlab.report.section import Figure, PageSection, Strong
+from attnlab.report.summary import Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
+    DIRECTED,
     better,
     count,
     describe_conditions,
@@ -222,8 +224,8 @@ def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:
-    name, values = name_with_aliases(effect), list(effect.values.values())
-    return forest_row(name, color, values, effect.difference, text=effect.difference.format())
+    name, text = name_with_aliases(effect), rounded(effect.difference.interval)
+    return forest_row(name, color, effect.values, effect.difference, text=text, run=short_name(effect))
 
 
 def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
@@ -243,17 +245,12 @@ def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
 
 
 def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
-    """Return the two sentences at the top of a factorial study's page: conclusive main effects, and everything else."""
-    opening = f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
+    """Return the sentences at the top of a factorial study's page: in plain words, the main effects, and everything else."""
     if result.problem:
-        return Summary([f"{opening}, no effect can be estimated: {result.problem}."], [])
-    main, number = result.main, _count(result.main, "main effect")
-    groups = _groups(main, spec)
-    if groups:
-        first = [f"{opening}, of {number}, ", *groups, "."]
-    else:
-        none = Strong("is shown to be better, worse or equivalent")
-        first = [f"{opening}, ", Strong("none"), f" of {number} ", none, "."]
+        return Summary([], [], plain=[f"No effect can be estimated: {result.problem}."])
+    main, opening = result.main, f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
+    groups = _groups(main, spec) or [Strong("no effect is conclusive")]
+    first = [f"{opening}, of {_count(main, 'main effect')}, ", *groups, "."]
     inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]
     rest: list[str] = []
     if inconclusive:
@@ -265,8 +262,30 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part:
     if interactions:
         groups = _groups(interactions, spec)
         label = f"{' ' if rest else ''}Of {_count(interactions, 'interaction')}, "
-        rest += [label, *(groups or ["none is shown to be better, worse or equivalent"]), "."]
-    return Summary(first, rest or ["Other seeds are missing." if is_part else "All of them are conclusive."])
+        rest += [label, *(groups or ["no effect is conclusive"]), "."]
+    rest = rest or (["Other seeds are missing."] if is_part else [])
+    return Summary(first, rest, plain=_plain(result, spec))
+
+
+def _plain(result: FactorialResult, spec: ComparisonSpec) -> list[str]:
+    """Return the sentences in plain words: the factors that help, the factors that do not, and whether they interact."""
+    seeds = describe_seeds([effect.difference.interval.n for effect in result.main])
+    words = {
+        VerdictKind.BETTER: "better with ",
+        VerdictKind.WORSE: "worse with ",
+        VerdictKind.EQUIVALENT: f"within {describe_margin(spec)} the same with ",
+        VerdictKind.IDENTICAL: "the same with ",
+        VerdictKind.INCONCLUSIVE: f"{seeds} cannot tell the effect of ",
+    }
+    parts: list[str] = []
+    for kind, text in words.items():
+        effects = [effect for effect in result.main if effect.verdict.kind is kind]
+        effects.sort(key=lambda effect: -abs(effect.difference.interval.mean))
+        if effects:
+            parts += ["; " if parts else "", text, *list_names([short_name(effect) for effect in effects])]
+    joint = sum(effect.verdict.kind in DIRECTED for effect in result.interactions)
+    depends = f" Factors change each other's effect in {joint} of {count(len(result.interactions), 'interaction')}."
+    return [*as_sentence(parts), *([depends] if joint else [])]
 
 
 def _count(effects: Sequence[Effect], noun: str) -> str:
@@ -344,6 +363,7 @@ class FactorialAnalysis(Analysis[FactorialResult]):
             table=effect_table(estimate),
             notes=list(effect_notes(estimate, results.spec)),
             caption=table_caption(estimate, results.cells, results.spec),
+            leads=True,
         )
 
     def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:

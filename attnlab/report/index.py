@@ -20,7 +20,20 @@ from attnlab.report.summary import Strong
 from attnlab.report.table import Column, Table, TableRow, two_columns
 
 FILE = "index.json"
-METHODS = ("task", "data", "position", "model", "train", "evaluate", "seeds", "device", "versions", "commit", "time")
+METHODS = (
+    "task",
+    "data",
+    "data_sizes",
+    "position",
+    "model",
+    "train",
+    "evaluate",
+    "seeds",
+    "device",
+    "versions",
+    "commit",
+    "time",
+)
 
 
 def write_index(

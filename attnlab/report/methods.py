@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("model", "train", "evaluate", "machine")
 SINGLE_FIELDS = ("task", "data", "variant", "position", "backend")
-ENVIRONMENT = ("device", "versions", "commit")
+ENVIRONMENT = ("data_sizes", "device", "versions", "commit")
 TIME_PARTS = {  # part of a run's time -> label
     "train": "steps",
     "evaluation": "evaluation",
@@ -137,7 +137,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     sections = sections_of(study, swept=swept_path(records))
     spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
-    spec = replace(spec, doubles=doubles(study.study, root))
+    spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
     spec = with_margin(spec, now["margin"], exclude_trials(records))
     spec = known_looks(spec, summarize_cells(exclude_trials(records), spec), root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))

@@ -24,7 +24,7 @@ from attnlab.report.search import search_section
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.summary import Summary
 from attnlab.report.table import Column, Table, TableRow, two_columns
-from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, verdict_table
+from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, split_notes, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
@@ -85,6 +85,11 @@ class Page:
         return self.results.cells
 
     @property
+    def cells_title(self) -> str:
+        """The title of the section with the table of the cells."""
+        return "Cells" if any(section.leads for section in self.sections) else "Verdicts"
+
+    @property
     def figures(self) -> list[Figure]:
         """All plots, in reading order."""
         return [*self.differences, *(plot for section in self.sections for plot in section.plots)]
@@ -104,6 +109,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
+    info = replace(info, spec=replace(info.spec, question=info.question))
     spec = info.spec.for_task(info.task) if info.task else info.spec
     compared = compare_info(info, runs).for_task(spec)  # corrected over the whole study
     cells, searches, info = list(compared.cells), compared.searches.get(info.task, ()), replace(info, spec=spec)
@@ -133,7 +139,13 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=spec.estimator.words.heading),
-        notes=[*notes(cells, spec), *item_notes(info.uncertainty), *_matched_cells(records, spec), *reference_notes(scores)],
+        notes=[
+            *split_notes(records, cells, spec),
+            *notes(cells, spec),
+            *item_notes(info.uncertainty),
+            *_matched_cells(records, spec),
+            *reference_notes(scores),
+        ],
         sections=[section for section in sections if section is not None],
         differences=draw_differences(cells, spec, colors),
         reproduction=reproduction(info, records),

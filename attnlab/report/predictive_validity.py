@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.trend import format_level
-from attnlab.report.section import PageSection
+from attnlab.report.section import PageSection, Strong
+from attnlab.report.summary import Summary
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric, level_noun
 from attnlab.stats.cells import ComparisonSpec
@@ -112,6 +113,15 @@ class PredictiveValidity(Analysis[list[SignAgreement]]):
     def estimate(self, results: Results) -> list[SignAgreement]:
         """Return the agreement of each two levels."""
         return summarize_agreement(results.cells, results.spec)
+
+    def summarize(self, summary: Summary, estimate: list[SignAgreement], results: Results) -> Summary:
+        """Begin with the agreement of the lowest and the highest level, unless verdicts depend on a choice of records."""
+        ends = max(estimate, key=lambda agreement: agreement.higher - agreement.lower)
+        if results.compared.others or not ends.verdicts:
+            return summary
+        noun, kept = level_noun(results.spec), f"{ends.kept} keep{'s' if ends.kept == 1 else ''} the sign"
+        about = f"Of {count(ends.verdicts, 'verdict')} at {format_level(ends.lower)} {noun}, between any two cells, "
+        return replace(summary, plain=[about, Strong(kept), f" at {format_level(ends.higher)} {noun}. ", *summary.plain])
 
     def lines(self, estimate: list[SignAgreement], results: Results) -> Iterator[str]:
         """Yield a line for each two levels."""

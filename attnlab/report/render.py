@@ -9,7 +9,7 @@ from typing import Any
 
 from attnlab._util.colors import on_dark
 from attnlab._util.printable import escape_controls
-from attnlab.report.summary import Strong
+from attnlab.report.section import Name, Strong
 from attnlab.report.table import escape_tags, to_markdown
 
 LATEX_DELIMITERS: dict[str, Any] = {  # LaTeX is full of braces and percent signs
@@ -23,12 +23,15 @@ LATEX_DELIMITERS: dict[str, Any] = {  # LaTeX is full of braces and percent sign
 
 
 def emphasize(sentence: Sequence[str], *, html: bool) -> str:
-    """Return a sentence with its `Strong` parts in bold, and everything else escaped."""
+    """Return a sentence with its `Strong` parts in bold and its names as code, and everything else escaped."""
     from markupsafe import Markup, escape
 
     begin, end = ("<strong>", "</strong>") if html else ("**", "**")
     parts = []
     for part in sentence:
+        if isinstance(part, Name):
+            parts.append(mark_code(part) if html else str(part))
+            continue
         text = str(escape(part)) if html else escape_tags(str(part))
         parts.append(f"{begin}{text}{end}" if isinstance(part, Strong) else text)
     return Markup("".join(parts)) if html else "".join(parts)

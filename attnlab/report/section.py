@@ -1,4 +1,4 @@
-"""The sections of a page, and the plots in them. The module of each part of the page returns its own `PageSection`."""
+"""The sections of a page, their plots, and the parts of sentences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnlab.report.table import Table
+
+
+class Strong(str):
+    """A part of a sentence that a page prints in bold."""
+
+
+class Name(str):
+    """The name of a cell in a sentence, between backticks, which a page prints as code."""
+
+    def __new__(cls, name: str) -> Name:
+        return super().__new__(cls, "`" + name.replace("`", "'") + "`")
+
+
+Sentence = Sequence[str]  # its parts, some of them `Strong` or `Name`
 
 
 @dataclass(frozen=True)
@@ -20,7 +34,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page; empty parts are left out. A table with a caption is among the main tables of the paper."""
+    """A section of the page; empty parts are left out. A table with a caption is among the main tables of the paper.
+
+    One that `leads` has the verdicts of the study, and stands before the table of the cells.
+    """
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -29,3 +46,4 @@ class PageSection:
     table: Table | None = None
     notes: Sequence[str] = ()
     caption: str = ""
+    leads: bool = False

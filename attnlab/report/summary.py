@@ -1,18 +1,19 @@
-"""The result of a study in two sentences, made from the same cell summaries as its table.
+"""The result of a study in sentences, made from the same cell summaries as its table.
 
-The first sentence states which comparisons are conclusive, the second which are not, and what more seeds would show. An
-inconclusive comparison is never reported as "no difference".
+The first states the verdicts in plain words (`attnlab.report.plain`), the second the numbers of the conclusive comparisons, the
+third the others, and what more seeds would show. An inconclusive comparison is never reported as "no difference".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import is_program_test
+from attnlab.report.plain import MAX_NAMED, plain_sentence
+from attnlab.report.section import Name, Sentence, Strong
 from attnlab.report.wording import (
     better,
     count,
@@ -21,37 +22,43 @@ from attnlab.report.wording import (
     describe_verdict,
     format_both,
     format_p_value,
-    shared_axes,
 )
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
-from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
+from attnlab.stats.verdict import Reason, VerdictKind, p_of_verdict
 
-NO_CONTROL, TOO_WIDE = "but without a control that was found worse", "but the margin is too wide"
-NEAR = (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)  # outcomes that a control has to support
-MAX_NAMED = 3  # cells named in one group; the table has all of them
-
-
-class Strong(str):
-    """A part of a sentence that a page prints in bold."""
-
-
-Sentence = Sequence[str]  # its parts, some of them `Strong`
+MAX_LISTED = 6  # cells with numbers; the table has all of them
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The paragraph at the top of a report: conclusive results, inconclusive comparisons, and the choice of records."""
+    """The paragraph at the top of a report: plain words, conclusive results, inconclusive ones, and the choice of records."""
 
     conclusive: Sentence
     open: Sentence
     records: Sentence = ()
+    plain: Sentence = ()
 
     @property
     def text(self) -> str:
         """The sentences as plain text."""
-        return " ".join(text for text in ("".join(self.conclusive), "".join(self.open), "".join(self.records)) if text)
+        return "".join(self.paragraph)
+
+    @property
+    def paragraph(self) -> Sentence:
+        """The sentences as one paragraph."""
+        return _one_after_another(self.plain, self.numbers, self.records)
+
+    @property
+    def numbers(self) -> Sentence:
+        """The sentences with numbers."""
+        return _one_after_another(self.conclusive, self.open)
+
+
+def _one_after_another(*sentences: Sentence) -> Sentence:
+    spaced = [[" ", *sentence] for sentence in sentences if sentence]
+    return [part for sentence in spaced for part in sentence][1:]
 
 
 def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
@@ -64,111 +71,45 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bo
     """
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
-    inconclusive = [cell for cell in compared if cell.is_inconclusive]
-    opening = f"In {spec.estimator.words.measure} ({better(spec.estimator.value_direction)})"
+    measure = f"{spec.estimator.words.measure} ({better(spec.estimator.value_direction)})"
     if not compared:
-        return _without_comparisons(cells, spec, opening)
-    if len(compared) == 1:
-        return Summary(
-            [f"{opening}, ", *_one_comparison(compared[0], spec), "."], _open(inconclusive, rest, named=True, is_part=is_part)
-        )
+        return _without_comparisons(cells, spec, f"In {measure}")
+    plain = plain_sentence(compared, cells, spec)
     if any(cell.further for cell in cells):
         compared = [replace(cell, name=comparison_name(cell.name, cell.baseline)) for cell in compared]
-        inconclusive = [cell for cell in compared if cell.is_inconclusive]
-    baselines = {cell.baseline for cell in compared}
-    if len(baselines) == 1:
-        baseline, comma = baselines.pop(), ""
-    else:
-        same = shared_axes(spec)
-        values = _values(spec.baseline)
-        baseline, comma = (f"{values} at the same {same}", ",") if same else (values, "")
-    number = f"{len(compared)} cells compared with {baseline}"
-    if any(cell.further for cell in cells):
-        number, comma = f"{len(compared)} comparisons with {' and '.join(map(_values, spec.baselines))}", ","
-    if len(inconclusive) == len(compared):
-        none = Strong("is shown to be better, worse or equivalent")
-        return Summary([f"{opening}, ", Strong("none"), f" of {number}{comma} ", none, "."], _open(inconclusive, rest))
-    return Summary([f"{opening}, of {number}, ", *_groups(compared, spec), "."], _open(inconclusive, rest, is_part=is_part))
+    inconclusive = [cell for cell in compared if cell.is_inconclusive and not spec.is_control(cell.axes)]
+    others = [cell for cell in compared if cell not in inconclusive]
+    numbers = _list_largest(others, [_result(cell) for cell in others], MAX_LISTED)
+    open_ = _open(inconclusive, rest, opening="" if numbers else f"Differences in {measure}, ", is_part=is_part)
+    return Summary([f"Differences in {measure}: {numbers}."] if numbers else [], open_, plain=plain)
 
 
-def _groups(compared: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
-    """Return the number of cells by verdict, with the cells that differ most."""
-    phrases = {
-        VerdictKind.BETTER: "better",
-        VerdictKind.WORSE: "worse",
-        VerdictKind.EQUIVALENT: f"equivalent within ±{spec.margin or 0:g}",
-        VerdictKind.IDENTICAL: "identical in every seed",
-    }
-    groups: list[list[str]] = []
-    alternatives = [(kind, phrase, "") for kind, phrase in phrases.items()]
-    alternatives += [(kind, f"{phrases[kind]}, {reason}", reason) for reason in (NO_CONTROL, TOO_WIDE) for kind in NEAR]
-    for kind, phrase, reason in alternatives:
-        verdicts = [(cell, cell.verdict) for cell in compared if cell.verdict is not None]
-        cells = [cell for cell, verdict in verdicts if verdict.kind is kind and _unsupported(verdict) == reason]
-        if cells:
-            number = Strong(f"{len(cells)} {'is' if len(cells) == 1 else 'are'} {phrase}")
-            groups.append([number, f" ({_list_largest(cells, [_result(cell) for cell in cells])})"])
-        elif kind is VerdictKind.BETTER:
-            groups.append([Strong("none is shown to be better")])
-    parts = list(groups[0])
-    for i, group in enumerate(groups[1:], start=2):
-        parts += [" and " if i == len(groups) else ", ", *group]
-    return parts
-
-
-def _unsupported(verdict: Verdict) -> str:
-    """Return the reason why an outcome of equivalent or identical is not supported, in few words, or ""."""
-    wide = verdict.sensitivity is Sensitivity.WIDE_MARGIN
-    return "" if not verdict.is_unsupported else TOO_WIDE if wide else NO_CONTROL
-
-
-def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str]) -> str:
+def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str], most: int = MAX_NAMED) -> str:
     """Join the texts of the cells that differ most, and state how many more cells there are."""
     size = [abs(cell.difference.interval.mean - cell.difference.null) if cell.difference else 0.0 for cell in cells]
     order = sorted(range(len(cells)), key=lambda i: -size[i])
-    more = len(cells) - MAX_NAMED
-    return "; ".join(texts[i] for i in order[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    more = len(cells) - most
+    return "; ".join(texts[i] for i in order[:most]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _result(cell: CellSummary) -> str:
-    """Return a cell's conclusive result as in "no_wo by 0.0120 ± 0.0030, p = 0.004"."""
+    """Return a cell with its difference, p-value, seeds and conditions, as in "no_wo +0.0120 ± 0.0030 (p = 0.004, 5 seeds)"."""
     assert cell.difference is not None and cell.verdict is not None
-    if cell.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE):
-        text = f"{cell.name}{cell.difference.format_size()}, p {format_p_value(cell.difference.p_holm, equals=True)}"
-    elif cell.verdict.kind is VerdictKind.EQUIVALENT and cell.difference.interval.mean:
-        text = f"{cell.name}, {format_both(cell.difference)}"
-    else:
-        text = cell.name
-    return ", ".join([text, *describe_conditions(cell.verdict)])
-
-
-def _one_comparison(cell: CellSummary, spec: ComparisonSpec) -> list[str]:
-    """Return the clause on the only comparison of a study."""
-    assert cell.difference is not None and cell.verdict is not None
-    name, baseline, kind = cell.name, cell.baseline, cell.verdict.kind
-    seeds = count(cell.difference.interval.n, "seed")
-    conditions = "".join(f", {condition}" for condition in describe_conditions(cell.verdict))
-    if kind in (VerdictKind.BETTER, VerdictKind.WORSE):
-        p = format_p_value(cell.difference.p_holm, equals=True)
-        size = f" {baseline}{cell.difference.format_size()} (p {p}, {seeds}){conditions}"
-        return [f"{name} ", Strong(f"is {kind} than"), size]
-    difference = f"({format_both(cell.difference)}, {seeds})"
-    if kind is VerdictKind.EQUIVALENT:
-        return [f"{name} ", Strong("is equivalent to"), f" {baseline} within ±{spec.margin:g} {difference}{conditions}"]
-    if kind is VerdictKind.IDENTICAL:
-        return [f"{name} and {baseline} are ", Strong(f"identical in all {seeds}"), conditions]
-    return [f"the comparison of {name} with {baseline} is ", Strong("inconclusive"), f" {difference}{conditions}"]
+    p = format_p_value(p_of_verdict(cell.difference), equals=True)
+    p = f"p {p}, " if p and cell.verdict.kind is not VerdictKind.IDENTICAL else ""
+    numbers = f"{format_both(cell.difference)} ({p}{count(cell.difference.interval.n, 'seed')})"
+    return ", ".join([f"{cell.name} {numbers}", *describe_conditions(cell.verdict)])
 
 
 def _open(
-    inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, named: bool = False, is_part: bool = False
+    inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, opening: str = "", is_part: bool = False
 ) -> list[str]:
     """Return the second sentence: the inconclusive comparisons, grouped by what they need, and the missing ones.
 
     Args:
         inconclusive: Cells with an inconclusive verdict.
         rest: Cells that could not be compared.
-        named: The first sentence has already named the only inconclusive cell.
+        opening: The beginning of the sentence.
         is_part: There are planned comparisons that were not made.
     """
     by_need: dict[str, list[CellSummary]] = {}  # a prediction is that of one cell, other needs are common to several
@@ -176,20 +117,22 @@ def _open(
         assert cell.verdict is not None
         by_need.setdefault("" if cell.verdict.prediction else describe_reason(cell.verdict), []).append(cell)
     parts: list[str] = []
-    if named:
-        parts += [_capitalize(describe_reason(cell.verdict)) for cell in inconclusive if cell.verdict]
-    elif by_need:
+    if by_need:
         groups = [
             f"{_list_largest(cells, [_inconclusive(cell, need) for cell in cells])}{f': {need}' if need else ''}"
             for need, cells in sorted(by_need.items(), key=lambda item: -len(item[1]))
         ]
-        parts += [Strong("Inconclusive"), f": {'; '.join(groups)}"]
+        parts += [
+            *([opening] if opening else []),
+            Strong("inconclusive" if opening else "Inconclusive"),
+            f": {'; '.join(groups)}",
+        ]
     if rest:
         texts = [f"{cell.name} ({describe_verdict(cell.verdict) or cell.outcome})" for cell in rest]
         label = Strong("not compared" if parts else "Not compared")
         parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
-    all_conclusive = "All of these comparisons are conclusive"
-    return [*(parts or ["Other comparisons or seeds are missing" if is_part else all_conclusive]), "."]
+    parts = parts or (["Other comparisons or seeds are missing"] if is_part else [])
+    return [*parts, "."] if parts else []
 
 
 def _inconclusive(cell: CellSummary, need: str) -> str:
@@ -199,20 +142,20 @@ def _inconclusive(cell: CellSummary, need: str) -> str:
 
 
 def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
-    """Return the two sentences of a study in which nothing is compared."""
+    """Return the sentences of a study in which nothing is compared."""
     completed = [cell for cell in cells if cell.has_result]
     if not completed:
         missing = f"has {spec.metric}" if any(RunState.COMPLETED in cell.states for cell in cells) else "has completed"
         states = "; ".join(f"{cell.name}: {cell.outcome}" for cell in cells[:MAX_NAMED])
         more = "; ..." if len(cells) > MAX_NAMED else ""
-        return Summary([f"No run {missing}, so there is no result yet."], [f"{states}{more}."])
+        return Summary([], [f"{states}{more}."], plain=[f"No run {missing}, so there is no result yet."])
     if spec.baseline:
-        return _without_baseline_pairs(cells, spec, opening)
+        return _without_baseline_pairs(cells, spec)
     if len({cell.test for cell in completed}) > 1:
         reason = "they are not all tested on the same data in the same way"
         reason = "they do not read the same files" if is_program_test(completed[0].test) else reason
-        first = f"{opening}, the cells cannot be ranked: {reason}."
-        return Summary([first], ["The study has no baseline, so cells are not compared."])
+        plain = f"The study has no baseline, so cells are not compared, and they cannot be ranked: {reason}."
+        return Summary([], [], plain=[plain])
     estimator = spec.estimator
     sign = 1 if estimator.value_direction == "min" else -1
     scores = [_rank(sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean) for cell in completed]
@@ -220,15 +163,15 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     seeds, name = count(best[0].seeds, "seed"), estimator.words.noun
     if len(cells) == 1:
         first = f"{opening}, the {name} of {best[0].name} is {estimator.format(best[0])} ({seeds})."
-        return Summary([first], ["The study has one cell, so nothing is compared."])
+        return Summary([first], [], plain=["The study has one cell, ", Name(best[0].name), ", so nothing is compared."])
     first = f"{opening}, the best {name} is that of {best[0].name}: {estimator.format(best[0])} ({seeds})."
     if len(best) > 1:
         names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (
             f" and {len(best) - MAX_NAMED} more" * (len(best) > MAX_NAMED)
         )
         first = f"{opening}, {len(best)} cells share the best {name}, {estimator.format(best[0])}: {names}."
-    second = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
-    return Summary([first], [second])
+    plain = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
+    return Summary([first], [], plain=[plain])
 
 
 def _rank(value: float) -> float:
@@ -236,8 +179,8 @@ def _rank(value: float) -> float:
     return value if value == value else math.inf
 
 
-def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, opening: str) -> Summary:
-    """Return the two sentences of a study with a baseline that no cell can be compared with."""
+def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
+    """Return the sentences of a study with a baseline that no cell can be compared with."""
     rest = [cell for cell in cells if not cell.is_baseline]
     if len(rest) == len(cells):
         reason = "none of these cells is the baseline"
@@ -247,17 +190,6 @@ def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec, 
         reason = "no cell has the same test as its baseline" if other_test else "no cell shares a seed with its baseline"
     else:
         reason = "the baseline is the only cell"
-    first = [f"{opening}, nothing can be compared: {reason}."]
-    if 0 < len(rest) < len(cells):
-        return Summary(first, _open([], rest))
     where = ", ".join(f"{axis} {value}" for axis, value in spec.baseline.items())
-    return Summary(first, [f"The baseline has {where}."])
-
-
-def _values(baseline: Mapping[str, Any]) -> str:
-    """Return the values of a baseline; null, which says nothing alone, follows the name of its axis."""
-    return " ".join(f"{axis}=null" if value == "null" else str(value) for axis, value in baseline.items())
-
-
-def _capitalize(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
+    further = _open([], rest) if 0 < len(rest) < len(cells) else [f"The baseline has {where}."]
+    return Summary([], further, plain=[f"Nothing can be compared: {reason}."])

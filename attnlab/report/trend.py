@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analysis, Results
@@ -255,9 +256,9 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
     open_ = sum(trend.kind is TrendKind.INCONCLUSIVE for trend in trends)
     if not groups:
         these = "the trend of the difference is" if len(trends) == 1 else f"the trends of all {len(trends)} differences are"
-        return Summary(summary.conclusive, [*summary.open, f"{opening}{these} inconclusive."])
+        return replace(summary, open=[*summary.open, f"{opening if summary.open else opening.lstrip()}{these} inconclusive."])
     rest = f"; {open_} of {count(len(trends), 'trend')} {'is' if open_ == 1 else 'are'} inconclusive" if open_ else ""
-    return Summary([*summary.conclusive, opening, *groups, f"{rest}."], summary.open)
+    return replace(summary, conclusive=[*summary.conclusive, opening, *groups, f"{rest}."])
 
 
 def describe_verb(trend: Trend) -> str:

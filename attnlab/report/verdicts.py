@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.paired import describe_level
-from attnlab.stats.records import is_present
+from attnlab.stats.records import finite, is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
 
@@ -169,6 +170,23 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     if any(m.format_range(cell.ranges.get(m.name, ())) for cell in cells for m in shown_in("verdict table")):
         texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
     return [*texts, *chain_notes(cells)]
+
+
+def split_notes(records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return notes on the splits: their sizes, and why scores on `valid` and `test` differ by more than the cells do."""
+    sizes = dict.fromkeys(str(r["data_sizes"]) for r in records if is_present(r.get("data_sizes")) and r["data_sizes"])
+    texts = [f"Data: {'; or '.join(sizes)}."] if sizes else []
+    names = (f"valid_{spec.metric}", spec.metric)
+    pairs = [[finite(record.get(name)) for name in names] for record in records]
+    known = [(valid, test) for valid, test in pairs if valid is not None and test is not None]
+    gaps = [abs(cell.difference.interval.mean) for cell in comparisons(cells) if cell.difference and spec.estimator.in_unit]
+    if known and gaps and abs(fmean(valid - test for valid, test in known)) > median(gaps):
+        valid, test = (format_metric(fmean(values)) for values in zip(*known, strict=True))
+        texts.append(
+            f"Scores on valid ({valid} on average) and on test ({test}) differ by more than most cells do, because these are "
+            "other texts or rows. Compare cells on the same split only."
+        )
+    return texts
 
 
 def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:

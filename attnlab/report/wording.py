@@ -114,10 +114,10 @@ def better(direction: str) -> str:
     return "lower is better" if direction == "min" else "higher is better"
 
 
-def shared_axes(spec: ComparisonSpec) -> str:
-    """Return the axes on which a cell and its baseline have the same value, as in "pairs and steps"; "" if there are none."""
+def shared_axes(spec: ComparisonSpec) -> list[str]:
+    """Return the axes on which a cell and its baseline have the same value."""
     replaced = {axis for baseline in spec.baselines for axis in baseline} | ({spec.tasks.axis} if spec.task else set())
-    return " and ".join(axis.rpartition(".")[2] for axis in spec.axes if axis not in replaced)
+    return [axis for axis in spec.axes if axis not in replaced]
 
 
 def describe_baselines(spec: ComparisonSpec) -> str:
@@ -126,7 +126,7 @@ def describe_baselines(spec: ComparisonSpec) -> str:
     Only the axes are claimed to be the same: parameters, learning rates or positions may differ between the cells.
     """
     wheres = [", ".join(f"{axis} {value}" for axis, value in baseline.items()) for baseline in spec.baselines]
-    same = shared_axes(spec)
+    same = " and ".join(axis.rpartition(".")[2] for axis in shared_axes(spec))
     which = "the cell with" if len(wheres) == 1 else "each of the cells with"
     return f"{which} {' or '.join(wheres)}{f' at the same {same}' if same else ''}"
 

@@ -102,6 +102,7 @@ class ComparisonSpec:
         sections: The settings of the study's analyses: one object each.
         tasks: The tasks, in a study of several.
         judged: The looks that verdicts are corrected for.
+        question: The question that the study states; "" for none.
     """
 
     study: str
@@ -115,6 +116,7 @@ class ComparisonSpec:
     sections: tuple[Section, ...] = ()
     tasks: Tasks = Tasks()
     judged: Judged = Judged()
+    question: str = ""
 
     @property
     def metric(self) -> str:

@@ -54,6 +54,7 @@ class StudyResult:
             doubles=plan.doubles,
             sections=sections_of(study),
             tasks=Tasks(plan.task_axis, goals),
+            question=study.question or "",
         )
         spec = with_margin(spec, plan.margin, exclude_trials(self.records()))
         return history.apply(spec) if history else spec

@@ -18,6 +18,7 @@ optional:
 - ``unsupported``: the reason why the task does not support a configuration, for example memory when batches are not
   consecutive.
 - ``reference_scores``: scores of simple methods without a network, which a report lists in addition to the variants.
+- ``split_size``: the number of items of a split, which the plan and the report state.
 - ``data_notes``: facts about the data that a reader of the results should know.
 - ``generated_scores``, ``decoding_options`` and ``run_notes``: scores of generated text, for example BLEU.
 
@@ -216,6 +217,13 @@ class Task:
         plan does not call; rows then count at full length, and the plan says so.
         """
         return float(self.length)
+
+    def split_size(self, split: str) -> int | None:
+        """Return the number of items of a split, which limits count (rows, or bytes or tokens of a text); None: unknown.
+
+        The plan calls it without ``prepare``. A split of which every item is drawn at random has no size.
+        """
+        return None
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of ``text``."""

@@ -179,6 +179,9 @@ class BucketedTask(Task):
         count = self.count(split)
         return min(count, limit or count) * self.length
 
+    def split_size(self, split: str) -> int | None:
+        return self.count(split)
+
     def mean_length(self, split: str) -> float | None:
         return float(self.row_lengths(split).mean()) if self.has_data() else None
 

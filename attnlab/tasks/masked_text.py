@@ -153,6 +153,9 @@ class MaskedText(Task):
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int:
         return min(limit or EVALUATION_ROWS, EVALUATION_ROWS) * self.length
 
+    def split_size(self, split: str) -> int | None:
+        return None if split == "train" else EVALUATION_ROWS
+
     def _batch(self, split: str, size: int, *, rows: np.random.Generator, masks: np.random.Generator) -> Batch:
         """Draw ``size`` rows of a split: ``rows`` decides the passages, ``masks`` the chosen tokens and their replacements."""
         passages = self.split(split)

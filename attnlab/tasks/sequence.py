@@ -195,6 +195,10 @@ class SequenceTask(Task):
         step = self.length if protocol == "segment" else stride or self.length
         return len(parts.starts) * self.length * _window_count(predicted, self.length, step)
 
+    def split_size(self, split: str) -> int | None:
+        place = self._place(split)
+        return place.stop - place.start
+
     def counted(self, split: str, limit: int | None) -> list[np.ndarray]:
         """Return the stretches of the text of a split that an evaluation with ``limit`` reads."""
         text = self.text(split)

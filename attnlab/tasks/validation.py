@@ -34,6 +34,7 @@ OPTIONAL = (
     "unsupported",
     "reference_scores",
     "data_notes",
+    "split_size",
     "target_logits",
     "loss",
     "score",

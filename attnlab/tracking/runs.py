@@ -186,6 +186,7 @@ def load_runs(
     ``init``, ``init.run``        the stage that the run started from (None: from scratch), and the fingerprint of
                                   that run
     ``init.taken``                which tensors it took over, and which started fresh
+    ``data_sizes``                number of items of each split, and how many are scored, as text; "" if unknown
     ``data_notes``                list of notes on the task's data, for example test data that also occur in ``train``
     ``matched``                   how the cell was changed to match the cost of its baseline
     ============================  ===================================================================================
@@ -243,7 +244,7 @@ def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str,
     row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
     seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
     row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
-    row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched")}
+    row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched", "data_sizes")}
     row |= {"data_notes": json.loads(tag.get("data_notes", "[]"))}
     # JSON can hold surrogates, which a column of texts cannot.
     return {escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in row.items()}

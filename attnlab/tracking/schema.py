@@ -241,6 +241,7 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.search": fields,
         "attnlab.summary": Json[dict[str, float | None]] | Literal[""],
         "attnlab.data_notes": Json[list[str]],
+        "attnlab.data_sizes": str,
         "attnlab.folder": Annotated[str, StringConstraints(pattern=rf"^work/{KEY}$", max_length=255)],
         "attnlab.redone": key,
         "attnlab.commit": Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")],

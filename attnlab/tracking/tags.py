@@ -150,6 +150,8 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         tags["attnlab.matched"] = run.cell.matched
     if run.cell.data_notes:
         tags["attnlab.data_notes"] = json.dumps(run.cell.data_notes)
+    if run.cell.data_sizes:
+        tags["attnlab.data_sizes"] = run.cell.data_sizes
     if run.trial is not None:
         tags["attnlab.trial"] = str(run.trial)
     return tags

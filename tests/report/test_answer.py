@@ -34,7 +34,8 @@ def text(answer: Answer) -> str:
 
 def test_three_studies_have_a_mean_a_prediction_and_the_same_numbers_in_the_table() -> None:
     answer = answer_of(*(made_up_study(name, {"no_wo": gap}) for name, gap in (("a", 0.02), ("b", 0.022), ("c", 0.018))))
-    assert strong(answer) == ["On average over 3 studies, no_wo is worse", "no_wo is worse than dense in all 3 studies"]
+    assert strong(answer) == ["On average over 3 studies, no_wo is worse", "is worse"]
+    assert "In all 3 studies, `no_wo` is worse than `dense`." in text(answer)
     assert "of the bits per byte" in text(answer) and "further study" in text(answer)
     *rows, mean = answer.table.rows
     assert [row.cells[2] for row in rows] == ["a", "b", "c"] and mean.cells[2] == "mean of 3 studies"
@@ -45,16 +46,17 @@ def test_three_studies_have_a_mean_a_prediction_and_the_same_numbers_in_the_tabl
 
 def test_two_studies_have_no_mean_but_a_sign() -> None:
     both = answer_of(made_up_study("a", {"no_wo": 0.02}), made_up_study("b", {"no_wo": 0.02}))
-    assert strong(both) == ["no_wo is worse than dense in both studies"] and "the same sign" in text(both)
+    assert text(both).startswith("In both studies, `no_wo` is worse than `dense`.") and "the same sign" in text(both)
     apart = answer_of(made_up_study("a", {"no_wo": 0.02}), made_up_study("b", {"no_wo": -0.02}))
-    assert strong(apart) == ["better", "worse"] and "opposite signs" in text(apart)
+    assert text(apart).startswith("In a, `no_wo` is worse than `dense`; in b, `no_wo` is better than `dense`.")
+    assert "opposite signs" in text(apart)
     assert all("mean" not in row.cells[2] for row in apart.table.rows)
 
 
 def test_all_and_both_are_of_the_studies_that_compare_the_cells() -> None:
     two = [made_up_study(name, {"no_wo": 0.02}) for name in "ab"]
     answer = answer_of(*two, made_up_study("c", {"wide": 0.02}))
-    assert strong(answer)[0] == "no_wo is worse than dense in both studies that compare them"
+    assert text(answer).startswith("In both studies that compare them, `no_wo` is worse than `dense`")
 
 
 def test_an_effect_of_zero_has_no_sign() -> None:
@@ -75,7 +77,7 @@ def test_an_inconclusive_mean_is_shown_with_the_interval_that_agrees() -> None:
 def test_contrasts_with_a_verdict_have_the_paragraphs_and_the_others_are_named() -> None:
     cells = {"a": 0.0, "b": 0.0, "c": 0.0, "no_wo": 0.02}
     answer = answer_of(*(made_up_study(name, cells) for name in "xy"))
-    assert strong(answer)[0] == "no_wo is worse than dense in both studies" and len(answer.plots) == 3
+    assert text(answer).startswith("In both studies, `no_wo` is worse than `dense`") and len(answer.plots) == 3
     assert "c against dense" in "".join(answer.paragraphs[3]) and "no_wo" not in "".join(answer.paragraphs[3])
 
 
@@ -85,7 +87,7 @@ def test_accuracy_counts_as_error_rate() -> None:
     )
     effects = {row.cells[2]: float(row.cells[3].split()[0]) for row in answer.table.rows}
     assert effects["text"] == pytest.approx(1.0, abs=0.1) and effects["reviews"] == pytest.approx(10.0, abs=1.0)
-    assert strong(answer) == ["no_wo is worse than dense in both studies"]
+    assert text(answer).startswith("In both studies, `no_wo` is worse than `dense`")
     assert any("bits per byte or error rate" in note for note in answer.notes)
 
 
@@ -97,7 +99,7 @@ def test_the_control_and_what_only_one_study_has_are_named() -> None:
     )
     control = "".join(answer.paragraphs[-1])
     assert "worse in a" in control and "not found worse in b" in control and "no control in c" in control
-    assert "basic against dense" in "".join(answer.details[-1])
+    assert "`basic` is worse than `dense`" in "".join(answer.details[-1])
 
 
 def test_studies_that_count_as_one_are_named() -> None:
@@ -133,7 +135,7 @@ def test_the_page_opens_with_the_question_and_the_answer(
     out = tmp_path / "page"
     assert main.main(["report", "a", "b", "c", "--out", str(out)]) == 0
     page = (out / "index.html").read_text()
-    assert page.index("Is Wo needed?") < page.index("no_wo is worse than dense in all 3 studies") < page.index("<h2>a</h2>")
+    assert page.index("Is Wo needed?") < page.index("In all 3 studies, <code>no_wo</code>") < page.index("<h2>a</h2>")
     assert (out / "effect-0.svg").is_file() and "](effect-0.svg)" in (out / "README.md").read_text()
     assert (out / "a" / "README.md").read_text().index("**Question.** Is Wo needed?") > 0
     before = tmp_path / "before"

@@ -84,7 +84,7 @@ def test_looks_are_stated_and_widen_the_intervals() -> None:
 def test_the_summary_names_the_rate() -> None:
     text = summarize(table()[0], SPEC).text
     assert "the share of seeds with recall ≥ 0.9 (higher is better)" in text
-    assert "gru, -1.00 [" in text and "1 is worse" in text
+    assert "gru -1.00 [" in text and "`gru` is worse" in text
     alone = summarize(summarize_cells(runs(), changed(SPEC, baseline={})), changed(SPEC, baseline={})).text
     assert "2 cells share the best solve rate, solved 5 of 5" in alone and "dense, lstm." in alone
 

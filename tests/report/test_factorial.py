@@ -85,6 +85,8 @@ def test_terminal_page_and_files_have_the_same_effects(tmp_path: Path, capsys: p
 def test_the_page_opens_with_the_effects_and_states_the_design(tmp_path: Path) -> None:
     page = write(tmp_path, info=INFO, runs=runs(), curves=NO_CURVES)
     text = (tmp_path / "README.md").read_text()
+    plain = "".join(page.summary.plain)
+    assert plain.startswith("Better with `rotary instead of learned`; worse with `ff_mult=2 instead of 4`; within 0.0")
     better, worse, equivalent = (page.summary.text.index(name) for name in ("1 is better", "1 is worse", "2 are equivalent"))
     assert better < page.summary.text.index("rotary instead of learned by 0.") < worse
     assert worse < page.summary.text.index("ff_mult=2 instead of 4 by 0.") < equivalent
@@ -146,7 +148,7 @@ def test_lost_runs_are_stated_on_the_page(tmp_path: Path) -> None:
 def test_a_page_without_results_says_why(tmp_path: Path) -> None:
     lost = tuple((cell, seed) for cell in range(8) for seed in range(6))
     page = write(tmp_path, info=INFO, runs=runs(lost=lost), curves=NO_CURVES)
-    assert "no effect can be estimated: no run has completed" in page.summary.text
+    assert "No effect can be estimated: no run has completed" in page.summary.text
 
 
 def test_a_stored_page_renders_again(tmp_path: Path) -> None:

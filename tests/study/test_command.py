@@ -213,7 +213,7 @@ def test_the_page_states_the_command_and_nothing_that_it_does_not_know(folder: P
     assert "as the program prints it" in text and "(curve-score.svg)" in text and "(wall_seconds.svg)" in text
     unknown = ("test split", "same batches", "tokens/s", "evaluation", "saved MiB", "empty folder", "All seeds give")
     assert not [words for words in unknown if words in text]
-    assert "wall s" in text and "gated **is better than** plain" in text
+    assert "wall s" in text and "`gated` **is better** than `plain`" in text
     stored = load(folder / "page")
     assert set(stored["curves"]["metric"]) == {"curve/score", "curve/loss"}
 
@@ -237,7 +237,7 @@ def test_one_infinite_point_costs_no_page(folder: Path) -> None:
     assert set(runs["low"]) == {-math.inf}
     assert set(curves[(curves["metric"] == "curve/score") & (curves["step"] == 30)]["value"]) == {-math.inf, 1.0}
     page = report("program", folder / "runs", folder / "page")
-    assert "gated **is better than** plain" in (page / "README.md").read_text(encoding="utf-8")
+    assert "`gated` **is better** than `plain`" in (page / "README.md").read_text(encoding="utf-8")
     drawing = (page / "curve-score.svg").read_text(encoding="utf-8")
     assert "inf" not in drawing and "nan" not in drawing
     stored = load(page)

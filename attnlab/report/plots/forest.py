@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from attnlab.report.plots import svg
-from attnlab.stats.paired import Difference
+from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.simultaneous import simultaneous_interval
 
 FAR = 6  # times the median: larger differences are arrows at the frame, so that the others can be seen
@@ -21,7 +22,8 @@ class ForestRow:
     """One row: the difference of each seed, their mean and 95 % interval, and the difference as text.
 
     `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps. A row that is a
-    mean over studies has a diamond instead of its interval, and its prediction interval as the outer one.
+    mean over studies has a diamond instead of its interval, and its prediction interval as the outer one. `names` are the
+    tooltips of the values, `margin` is drawn in this row alone, and a row that is `decided` is never cut off.
     """
 
     label: str
@@ -34,14 +36,46 @@ class ForestRow:
     outer_low: float | None = None
     outer_high: float | None = None
     is_mean: bool = field(default=False, kw_only=True)
+    names: Sequence[str] = field(default=(), kw_only=True)
+    margin: float | None = field(default=None, kw_only=True)
+    decided: bool = field(default=False, kw_only=True)
 
 
-def forest_row(label: str, color: str, values: Sequence[float], difference: Difference, *, text: str) -> ForestRow:
-    """Return the row of a difference: its distance from the value without a difference, with its intervals."""
+def forest_row(
+    label: str,
+    color: str,
+    values: Mapping[int, float],
+    difference: Difference,
+    *,
+    text: str,
+    run: str = "",
+    control: bool = False,
+) -> ForestRow:
+    """Return the row of a difference: its distance from the value without a difference, with its intervals.
+
+    Args:
+        label, color, text: Of the row.
+        values: Seed -> difference.
+        difference: Over the seeds.
+        run: Name of the cell in the tooltips.
+        control: A control may be cut off, so that the others can be seen.
+    """
     interval, outer = difference.interval, simultaneous_interval(difference) if difference.comparisons > 1 else None
     ends = (interval.low, interval.high, *((outer.low, outer.high) if outer else (None, None)))
     low, high, *outside = [None if end is None else end - difference.null for end in ends]
-    return ForestRow(label, color, values, interval.mean - difference.null, low, high, text, *outside)
+    names = [f"{run or label} s{seed}: {value:+.6g}" for seed, value in values.items()]
+    decided = bool(difference.conclusion) and not control
+    mean = interval.mean - difference.null
+    return ForestRow(label, color, [*values.values()], mean, low, high, text, *outside, names=names, decided=decided)
+
+
+def rounded(interval: Interval) -> str:
+    """Format a difference for a row of a plot: two significant digits of the half-width decide all digits."""
+    half = interval.half_width
+    if not half or not math.isfinite(half) or not math.isfinite(interval.mean):
+        return interval.format(sign=True)
+    digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
+    return f"{interval.mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:
@@ -78,6 +112,9 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         svg.text(0, y - 13, svg.truncate(row.label, size=13, width=label_width), size=13),
         svg.text(svg.WIDTH, y - 13, row.text, size=13, anchor="end"),
     ]
+    if row.margin is not None:
+        ends = [x(min(max(end, limits[0]), limits[1])) for end in (-row.margin, row.margin)]
+        parts.append(svg.rect(ends[0], y - 10, ends[1] - ends[0], 20, MARGIN_COLOR, opacity=0.2))
     parts += _interval(row.outer_low, row.outer_high, y, limits, row.color, width=1, cap=5)
     parts += [] if row.is_mean else _interval(row.low, row.high, y, limits, row.color, width=2.2)
     lows, highs = ([row.mean, *(end for end in ends if end is not None)] for ends in _ends(row))
@@ -88,8 +125,9 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         parts.append(svg.diamond((x(low), x(row.mean), x(high)), y, row.color, height=14))
     elif limits[0] <= row.mean <= limits[1]:
         parts.append(svg.rect(x(row.mean) - 4.5, y - 4.5, 9, 9, row.color))
-    parts += [svg.ring(x(value), y, row.color, radius=4) for value in row.values if limits[0] <= value <= limits[1]]
-    return parts
+    titles = row.names or [""] * len(row.values)
+    inside = [(value, title) for value, title in zip(row.values, titles, strict=True) if limits[0] <= value <= limits[1]]
+    return parts + [svg.ring(x(value), y, row.color, radius=4, title=title) for value, title in inside]
 
 
 def _ends(row: ForestRow) -> tuple[Sequence[float | None], Sequence[float | None]]:
@@ -110,9 +148,9 @@ def _interval(
 
 
 def forest_limits(rows: Sequence[ForestRow], margin: float | None) -> svg.Limits:
-    """Return the limits of the axis: zero and the margin are inside, differences far from all others are not."""
+    """Return the limits of the axis: zero, the margin and rows with a verdict are inside, others far from all are not."""
     threshold = FAR * max(median(abs(row.mean) for row in rows), margin or 0.0)
-    near = [row.mean for row in rows if abs(row.mean) <= threshold]
+    near = [row.mean for row in rows if abs(row.mean) <= threshold or row.decided]
     size = max((abs(mean) for mean in near), default=threshold) or 1.0
     ends = [end for row in rows for pair in _ends(row) for end in pair if end is not None and abs(end) <= 3 * size]
     values = [value for row in rows for value in row.values if abs(value) <= 3 * size]

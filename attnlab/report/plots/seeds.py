@@ -56,5 +56,5 @@ def seed_plot(
             beyond = svg.ends_beyond((row.low, row.high), limits)
             parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
         parts.append(svg.line((x(row.mean), y - 8), (x(row.mean), y + 8), row.color, width=2.5))
-        parts += [svg.dot(x(value), y, row.color) for value in row.values.values()]
+        parts += [svg.dot(x(v), y, row.color, title=f"{row.label} s{seed}: {v:.6g}") for seed, v in row.values.items()]
     return svg.document(bottom + 26, title, parts)

@@ -136,15 +136,21 @@ def value_axis(places: Sequence[tuple[float, str]], *, ends: Limits, gap: float,
     return [*parts, text(*name, size=12, anchor="middle", fill=FAINT)]
 
 
-def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8) -> str:
-    """Return a filled circle."""
+def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8, title: str = "") -> str:
+    """Return a filled circle; `title` is its tooltip."""
     style = f'fill="{color}" fill-opacity="{opacity}" stroke="{PAPER}" stroke-width=".8"'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}/>'
+    return _with_title(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}', title)
 
 
-def ring(x: float, y: float, color: str, *, radius: float) -> str:
-    """Return an open circle."""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+def ring(x: float, y: float, color: str, *, radius: float, title: str = "") -> str:
+    """Return an open circle; `title` is its tooltip."""
+    pointer = ' pointer-events="all"' if title else ""
+    style = f'fill="none" stroke="{color}" stroke-width="1.5"{pointer}'
+    return _with_title(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}', title)
+
+
+def _with_title(opening: str, title: str) -> str:
+    return f"{opening}><title>{escape(escape_controls(title))}</title></circle>" if title else f"{opening}/>"
 
 
 def arrow(tip: Point, color: str, direction: Point) -> str:

@@ -137,6 +137,9 @@ class Diagnostic(Task):
     def eval_tokens(self, split: str, *, limit: int | None, protocol: str, stride: int | None) -> int | None:
         return min(ROWS, limit or ROWS) * self.length
 
+    def split_size(self, split: str) -> int | None:
+        return None if split == "train" else ROWS
+
     def rows(self, split: str, count: int, *, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the inputs and targets of ``count`` rows of a split, as ``draw`` does.
 
