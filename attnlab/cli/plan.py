@@ -101,6 +101,8 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     _print_most_seeds(plan, pace)
     _print_finished(plan)
     print_text(f"Time: training only, at {pace.tflops:.3g} TFLOP/s, {pace.source}.")
+    for sizes in dict.fromkeys(cell.data_sizes for cell in plan.cells if cell.data_sizes):
+        print_text(f"Data: {sizes}.")
     _print_evaluation(plan)
     if tasks := dict.fromkeys(cell.config.task.label for cell in (*plan.stages, *plan.cells) if cell.has_unknown_lengths):
         print_text(

@@ -71,7 +71,6 @@ def plan_notes(
     goals = {question.metric: question.direction for question in planned.tasks.values()}
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
         yield from direction_notes(metric, direction)
-    yield from (f"data: {sizes}" for sizes in dict.fromkeys(cell.data_sizes for cell in cells) if sizes)
     yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
     yield from on_machine
     yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)

@@ -50,7 +50,8 @@ def test_a_pattern_counts_at_the_longest_length_that_is_tested() -> None:
 @pytest.mark.parametrize(
     ("evaluate", "train", "margin", "fields"),
     [
-        ({"valid_limit": 5, "test_limit": 50_000}, {}, None, ["valid_limit"]),
+        ({"valid_limit": 5, "test_limit": 10_000}, {}, None, ["valid_limit"]),
+        ({"test_limit": 10_000_000}, {}, None, ["test_limit"]),
         ({"test_limit": 999}, {}, None, ["test_limit"]),
         ({"test_limit": 999, "test": False}, {}, None, []),
         ({"sample": 5}, {}, None, []),
@@ -80,6 +81,17 @@ def test_a_batch_of_more_rows_than_the_data_is_noted(tmp_path: Path) -> None:
     for size, noted in ((80, False), (101, True)):
         assert any(note.startswith("train.batch_size") for note in notes_of(task, train={"batch_size": size})) == noted
     assert any(note.startswith("train.batch_size") for note in notes_of(train={"batch_size": 10**6}))
+
+
+def test_the_size_of_the_data_is_stated(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0123456789" * 1000)
+    base = {"train": {"steps": 1, "lr": 1e-3}, "model": {"dim": 12, "depth": 1, "heads": 2}, "variant": "dense"}
+    study = {"study": "s", "base": {**base, "task": {"name": "text", "path": str(tmp_path / "a.txt"), "length": LENGTH}}}
+    (cell,) = plan(study).cells
+    assert cell.data_sizes == "train 9,000 bytes, valid 500 bytes (all scored), test 500 bytes (all scored)"
+    task = {"name": "parity", "length": LENGTH}
+    (cell,) = plan({"study": "s", "base": {**base, "task": task, "evaluate": {"test_limit": 300}}}).cells
+    assert "train" not in cell.data_sizes and "test 2,000 rows (300 scored)" in cell.data_sizes
 
 
 def test_frozen_random_weights_are_noted() -> None:

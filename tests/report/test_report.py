@@ -15,12 +15,13 @@ from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
 from attnlab.report.page import make_page
 from attnlab.report.plots.curves import Curve, curve_plot
-from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot
+from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot, rounded
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.reproduction import reproduction
 from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
+from attnlab.stats.paired import Interval
 from attnlab.tracking.calls import Call
 from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, YAML, made_up
@@ -194,6 +195,23 @@ def test_a_difference_far_from_all_others_is_an_arrow_and_keeps_its_figure() -> 
     assert drawn.count("<polygon") == 1 and "+5.0000" in drawn
     low, high = forest_limits([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], None)
     assert -0.01 < low < 0 < high < 0.01
+
+
+def test_a_row_with_a_verdict_is_never_cut_off() -> None:
+    rows = [effect(1e-3), effect(2e-3), effect(-1e-3), replace(effect(5.0), decided=True)]
+    assert forest_plot(rows, title="far", direction="min").count("<polygon") == 0 and forest_limits(rows, None)[1] > 5.0
+
+
+def test_two_digits_of_the_half_width_decide_the_digits_of_a_row() -> None:
+    assert rounded(Interval(3, -1.9593, 3.0, -3.8161, -0.1025)) == "-2.0 ± 1.9"
+    assert rounded(Interval(3, 0.12754, 0.01, 0.11494, 0.14014)) == "+0.128 ± 0.013"
+
+
+def test_marks_of_seeds_have_tooltips_and_margins_of_one_row_are_drawn() -> None:
+    row = replace(effect(0.01), names=["no_wo s0: +0.01"], margin=0.02)
+    drawn = forest_plot([row], title="one", direction="min")
+    assert "<title>no_wo s0: +0.01</title>" in drawn and drawn.count('fill-opacity="0.2"') == 1
+    assert "<title>a &lt; b s3: 2.5</title>" in seed_plot([SeedRow("a < b", "#000000", {3: 2.5}, 2.5)], title="seeds")
 
 
 @pytest.mark.parametrize(
