@@ -25,7 +25,7 @@ def test_the_notebook_runs_and_shows_tables_and_plots(tmp_path: Path, monkeypatc
     plan, result = (data["text/html"] for data in shown if "<caption>" in data.get("text/html", ""))
     assert re.findall(r"<td>(\w+)</td><td>[\d,]+</td>", plan) == ["dense", "no_wo", "none"]
     assert (
-        re.findall(r"<td>(\w+)</td><td>\d\.\d{4}</td>", result) == ["dense", "no_wo", "none"] and "In bits per byte" in result
+        re.findall(r"<td>(\w+)</td><td>\d\.\d{4}</td>", result) == ["dense", "no_wo", "none"] and "in bits per byte" in result
     )
     verdicts = next(data["text/html"] for data in shown if "simultaneous_low" in data.get("text/html", ""))
     assert re.findall(r"<td>(better|worse|equivalent|inconclusive|baseline)", verdicts)[:1] == ["baseline"]
