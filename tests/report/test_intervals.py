@@ -54,7 +54,7 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
     (note,) = (note for note in notes(list(cells.values()), SPEC) if note.startswith(SIMULTANEOUS_MARK))
     assert f"hidden +{hidden.interval.mean:.4f} ± {hidden.interval.half_width:.4f}." in note, "the note has the other interval"
     summary = summarize(list(cells.values()), SPEC).text
-    assert f", simultaneous ± {outer.half_width:.4f}, with 1 more seed" in summary and summary.count("simultaneous") == 1
+    assert f", simultaneous ± {outer.half_width:.4f}, with " in summary and summary.count("simultaneous") == 1
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:
