@@ -148,7 +148,7 @@ def _twins(variance: numpy.ndarray, counts: numpy.ndarray) -> numpy.ndarray:
     total, freedom = variance.sum(1, keepdims=True), (counts - 1).sum(1, keepdims=True)
     others = (total - variance) / max(variance.shape[1] - 1, 1)
     with numpy.errstate(divide="ignore", invalid="ignore"):
-        return fdtr(counts - 1, freedom - (counts - 1), variance / others) < TWIN
+        return fdtr(counts - 1, freedom - (counts - 1), variance / others) < TWIN / variance.shape[1]
 
 
 def _prior(counts: numpy.ndarray, kept: numpy.ndarray, most: int) -> numpy.ndarray:

@@ -13,9 +13,8 @@ different and Holm's method no longer counts them: a verdict therefore also need
 (`attnlab.stats.paired`).
 
 A twin of the baseline, for example the same attention written in another way, scatters much less than the other comparisons,
-and would borrow a variance that is not its own. It has no prior and lends nothing when its variance would be as small in less
-than one of a thousand comparisons that scatter like the others: so its false verdicts exceed the level of the t-test by at most
-a tenth of a percentage point.
+and would borrow a variance that is not its own. It has no prior and lends nothing when less than one of a thousand tables has
+so small a variance among comparisons that scatter alike: so twins add at most a tenth of a percentage point of false verdicts.
 
 Reference:
     Smyth, G. K. (2004). Linear models and empirical Bayes methods for assessing differential expression in microarray
@@ -31,7 +30,7 @@ MIN_COMPARISONS = 3
 MAX_DEGREES_OF_FREEDOM = 4
 MAX_DEGREES_OF_FREEDOM_OF_FEW_PAIRS = {2: 2, 3: 3}
 MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests, and of several tables
-TWIN = 0.001  # probability of a variance as small as a twin's, if it scattered like the others
+TWIN = 0.001  # share of tables with a variance as small as a twin's, if all comparisons scatter alike
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def are_twins(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:
     twins = []
     for variance, n in zip(variances, pairs, strict=True):
         others = (total - variance) / max(len(variances) - 1, 1)
-        twins.append(others > 0 and bool(fdtr(n - 1, freedom - (n - 1), variance / others) < TWIN))
+        twins.append(others > 0 and bool(fdtr(n - 1, freedom - (n - 1), variance / others) < TWIN / len(variances)))
     return twins
 
 
