@@ -45,6 +45,7 @@ def evaluate(
     items: ItemScores | None = None,
     sample: bool = False,
     label: str = "",
+    release: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """Return every metric of the task on ``valid`` or ``test``, under the configured protocol and limit.
 
@@ -59,6 +60,7 @@ def evaluate(
         items: collects the score of each row.
         sample: of ``valid``, read only ``evaluate.sample``.
         label: the name of the evaluation in reports of its progress; default: the split.
+        release: called after each batch; it may return memory that batches of other sizes have left.
 
     Raises:
         UserError: the task yields no batch for the split, or its scores lack its primary metric.
@@ -87,10 +89,12 @@ def evaluate(
                 scores.append(task.score(output, part))
                 if items is not None:
                     items.add(task, output, part)
+            release()
         generate = _generator(
             model, task, config, device, label=f"{label or split}, decoding", total=tokens and tokens // task.length
         )
         generated = task.generated_scores(generate, split, batch_size=rows, limit=limit)
+        release()
     model.train()
     means = {name: mean.value for name, mean in merge(scores).items()} | generated
     if task.metric not in means:

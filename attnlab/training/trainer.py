@@ -187,14 +187,13 @@ class Trainer:
             items: collects the scores of the split's items.
             sample: read only the sample of the split that is used during training.
         """
+        options: dict[str, Any] = {"items": items, "sample": sample}
+        if self.kept_memory is not None:  # the buffers of long documents have other sizes than those of a training step
+            options["release"] = self.kept_memory.release
         with self.timer.exclude("evaluation", split=split):
             scores = self.group.on_rank_zero(
-                lambda: evaluate(
-                    self.model, self.task, split, config=self.config, device=self.device, items=items, sample=sample
-                )
+                lambda: evaluate(self.model, self.task, split, config=self.config, device=self.device, **options)
             )
-            if self.kept_memory is not None:  # its buffers have other sizes than those of a training step
-                self.kept_memory.release()
         for name, score in scores.items():
             if name in (self.task.metric, "loss") and not math.isfinite(score):
                 raise _EarlyEnd("diverged", self.step, f"{name} on {split} became {score} at step {self.step}")
