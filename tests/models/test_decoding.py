@@ -29,6 +29,7 @@ class Pairs:
     length: int = 24
     vocabulary: int = 31
     classes: int = 0
+    packages: tuple[str, ...] = ()
 
     def unsupported(self, config: RunConfig) -> None:
         return None

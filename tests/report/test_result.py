@@ -85,7 +85,7 @@ def test_text_page_and_verb_have_the_same_conclusion(
         assert main.main(["verdict", name]) == 0
         printed.append(capsys.readouterr().out)
     conclusion = printed[0].removeprefix("verdict: ").strip()
-    assert printed[0] == printed[1] and "no_wo learned by 1.00" in conclusion and "\n" not in conclusion
+    assert printed[0] == printed[1] and "no_wo learned +1.00" in conclusion and "\n" not in conclusion
     text = repr(result)
     assert conclusion in " ".join(text.split()) and conclusion in html.unescape(result._repr_html_())
     assert max(map(len, text.splitlines())) <= 80 and text.startswith("small: 12 completed")
