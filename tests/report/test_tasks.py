@@ -134,7 +134,9 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
     print_results(result, compared)
     print_verdict(compared)
     printed = capsys.readouterr().out
-    assert printed.index("both, text: bits_per_byte") < printed.index("both, reviews: accuracy") < printed.index("verdict: text")
+    assert (
+        printed.index("both, text: bits_per_byte") < printed.index("both, reviews: accuracy") < printed.index("verdict: text")
+    )
     no_wo = cells["no_wo text"].difference
     assert no_wo is not None and f"+{no_wo.interval.mean:.4f}" in printed
     answers = [line.partition(":")[2].split(":")[0].strip() for line in printed.splitlines() if line.startswith("verdict: ")]
