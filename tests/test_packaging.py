@@ -26,6 +26,8 @@ DISTRIBUTIONS = {"PIL": "pillow", "mlflow": "mlflow-skinny", "ruamel": "ruamel-y
 USED_BY_OTHERS = {"psutil", "tqdm"}  # MLflow and pooch import them if they are installed
 PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch._dynamo",
+    "torch._dynamo.config",
+    "torch._dynamo.exc.FailOnRecompileLimitHit",
     "torch._subclasses.fake_tensor.FakeTensor",
     "torch._subclasses.fake_tensor.FakeTensorMode",
     "torch.autograd.graph._engine_run_backward",
@@ -103,7 +105,7 @@ def test_the_private_names_of_pytorch_exist(name: str) -> None:
     if name.startswith("torch.ops."):
         operator = reduce(getattr, name.split(".")[1:], torch)
         assert operator.overloads(), name  # type: ignore[attr-defined]
-    elif name == "torch._dynamo":
+    elif name in ("torch._dynamo", "torch._dynamo.config"):
         import_module(name)
     else:
         module, _, attribute = name.rpartition(".")

@@ -285,7 +285,11 @@ def test_the_terminal_and_the_page_show_stages_and_whole_chains(
     page = (folder / "index.html").read_text()
     assert "pretrain: no_wo" in page and "takes 15 of 16 tensors" in page and "chain PFLOP" in page
     markdown = (folder / "README.md").read_text()
-    assert "compared with init=null" in markdown and "| 1.2e-05" in markdown and "minutes of stages" in markdown
+    assert (
+        "`init=pretrain` **is better** than `init=null`" in markdown
+        and "| 1.2e-05" in markdown
+        and "minutes of stages" in markdown
+    )
 
 
 def test_a_study_without_stages_shows_no_costs_of_chains(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
