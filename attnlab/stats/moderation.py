@@ -9,10 +9,10 @@ intervals at the level that scatters most cover 84 % (`benchmarks/levels.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from attnlab.stats.paired import Difference, Interval, moderated_t_test
+from attnlab.stats.paired import Difference, moderated_t_test
 from attnlab.stats.variance_prior import (
     MAX_DEGREES_OF_FREEDOM,
     MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
@@ -38,25 +38,26 @@ def moderate(
         groups: The group of each difference; only members of one group borrow from each other. Default: all are one group.
         most: Largest number of degrees of freedom of the prior.
     """
-    tested: dict[Hashable, list[int]] = {}
+    tested: dict[Hashable, dict[int, Difference]] = {}
     names = [None] * len(differences) if groups is None else groups
     for i, (name, difference) in enumerate(zip(names, differences, strict=True)):
         if difference is not None and _has_t_test(difference):
-            tested.setdefault(name, []).append(i)
+            tested.setdefault(name, {})[i] = difference
     most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
     moderated = list(differences)
     for members in tested.values():
-        kept = _without_twins({i: difference.interval for i in members if (difference := differences[i]) is not None})
-        prior = table_prior([i.sd**2 for i in kept.values() if i.sd], [i.n for i in kept.values()], most=most)
-        for i in kept:
-            if prior is not None and (difference := differences[i]) is not None:
-                moderated[i] = moderated_t_test(difference, replace(prior, groups=len(tested)))
+        twins = are_twins(*_spreads(members.values()))
+        kept = {i: difference for (i, difference), twin in zip(members.items(), twins, strict=True) if not twin}
+        if prior := table_prior(*_spreads(kept.values()), most=most):
+            prior = replace(prior, groups=len(tested))
+            moderated = [moderated_t_test(kept[i], prior) if i in kept else d for i, d in enumerate(moderated)]
     return moderated
 
 
-def _without_twins(intervals: Mapping[int, Interval]) -> dict[int, Interval]:
-    twins = are_twins([i.sd**2 for i in intervals.values() if i.sd], [i.n for i in intervals.values()])
-    return {i: interval for (i, interval), twin in zip(intervals.items(), twins, strict=True) if not twin}
+def _spreads(differences: Iterable[Difference]) -> tuple[list[float], list[int]]:
+    """Return the variances of differences with a t-test, and their numbers of pairs."""
+    intervals = [difference.interval for difference in differences]
+    return [interval.sd**2 for interval in intervals if interval.sd], [interval.n for interval in intervals]
 
 
 def cap_priors(tables: Sequence[Sequence[Difference | None]]) -> list[list[Difference | None]]:
