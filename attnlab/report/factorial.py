@@ -17,7 +17,7 @@ from attnlab.report.captions import (
     test_clause,
 )
 from attnlab.report.plain import as_sentence, describe_margin, list_names
-from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row, rounded
+from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
 from attnlab.report.section import Figure, PageSection, Strong
 from attnlab.report.summary import Summary
@@ -35,6 +35,7 @@ from attnlab.report.wording import (
     format_both,
     format_consistent,
     format_p_value,
+    format_rounded,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
@@ -224,7 +225,7 @@ def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:
-    name, text = name_with_aliases(effect), rounded(effect.difference.interval)
+    name, text = name_with_aliases(effect), format_rounded(effect.difference.interval)
     return forest_row(name, color, effect.values, effect.difference, text=text, run=short_name(effect))
 
 
@@ -244,7 +245,7 @@ def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
     return half_normal_plot(points, title="half-normal plot of the effects", note=note, axis_labels=labels)
 
 
-def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
+def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
     """Return the sentences at the top of a factorial study's page: in plain words, the main effects, and everything else."""
     if result.problem:
         return Summary([], [], plain=[f"No effect can be estimated: {result.problem}."])
@@ -263,7 +264,6 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec, *, is_part:
         groups = _groups(interactions, spec)
         label = f"{' ' if rest else ''}Of {_count(interactions, 'interaction')}, "
         rest += [label, *(groups or ["no effect is conclusive"]), "."]
-    rest = rest or (["Other seeds are missing."] if is_part else [])
     return Summary(first, rest, plain=_plain(result, spec))
 
 
@@ -368,7 +368,7 @@ class FactorialAnalysis(Analysis[FactorialResult]):
 
     def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:
         """Replace the summary of the cells, which are not compared with each other, by that of the effects."""
-        return summarize_effects(estimate, results.spec, is_part=results.compared.selection.is_partial)
+        return summarize_effects(estimate, results.spec)
 
     def methods(self, estimate: FactorialResult, results: Results) -> list[str]:
         """Return the paragraphs and the notes of the page."""

@@ -10,7 +10,7 @@ from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
 from attnlab.report.captions import differences_of, forest_caption, metric_name
 from attnlab.report.control import plot_label
-from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row, rounded
+from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
 from attnlab.report.plots.heat import heat_map
 from attnlab.report.plots.learning import MAX_CELLS
 from attnlab.report.plots.seeds import SeedRow, seed_plot
@@ -54,12 +54,8 @@ def difference_rows(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: 
             baseline = by_name[cell.baseline].values
             shown = {seed: value for seed, value in cell.values.items() if in_unit}
             values = {seed: value - baseline[seed] for seed, value in shown.items() if seed in baseline}
-            text = format_difference(cell, simultaneous=False).replace(
-                cell.difference.format(), rounded(cell.difference.interval)
-            )
-            is_control = spec.is_control(cell.axes)
-            row = forest_row(name, colors[cell.name], values, cell.difference, text=text, run=cell.name, control=is_control)
-            rows.append(row)
+            options = {"text": format_difference(cell, in_plot=True), "control": spec.is_control(cell.axes)}
+            rows.append(forest_row(name, colors[cell.name], values, cell.difference, run=cell.name, **options))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -44,19 +45,29 @@ def format_interval(interval: Interval | None, *, sign: bool = False) -> str:
     return "" if interval is None else interval.format(sign=sign)
 
 
-def format_difference(cell: CellSummary, *, simultaneous: bool = True) -> str:
+def format_difference(cell: CellSummary, *, in_plot: bool = False) -> str:
     """Format a cell's difference as in "+0.0100 ± 0.0020 †", with " (3 of 8 seeds)" if not all of its seeds have a pair.
 
     Args:
         cell: The compared cell.
-        simultaneous: Show the simultaneous interval, with its mark, where only that agrees with the verdict.
+        in_plot: Round it, and leave the simultaneous interval to the plot. Otherwise the latter, with its mark, is shown where
+            only that agrees with the verdict.
     """
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, cell.seeds
-    text = format_consistent(cell.difference) if simultaneous else cell.difference.format()
+    text = format_rounded(interval) if in_plot else format_consistent(cell.difference)
     text += f" {CHOSEN_MARK}" if is_chosen(cell) else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
+
+
+def format_rounded(interval: Interval) -> str:
+    """Format a difference for a plot: two significant digits of the half-width decide all digits."""
+    half = interval.half_width
+    if not half or not math.isfinite(half) or not math.isfinite(interval.mean):
+        return interval.format(sign=True)
+    digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
+    return f"{interval.mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def format_consistent(difference: Difference) -> str:

@@ -15,11 +15,11 @@ from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
 from attnlab.report.page import make_page
 from attnlab.report.plots.curves import Curve, curve_plot
-from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot, rounded
+from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot
 from attnlab.report.plots.seeds import SeedRow, seed_plot
 from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.reproduction import reproduction
-from attnlab.report.wording import format_p_value
+from attnlab.report.wording import format_p_value, format_rounded
 from attnlab.stats import compare
 from attnlab.stats.paired import Interval
 from attnlab.tracking.calls import Call
@@ -203,8 +203,8 @@ def test_a_row_with_a_verdict_is_never_cut_off() -> None:
 
 
 def test_two_digits_of_the_half_width_decide_the_digits_of_a_row() -> None:
-    assert rounded(Interval(3, -1.9593, 3.0, -3.8161, -0.1025)) == "-2.0 ± 1.9"
-    assert rounded(Interval(3, 0.12754, 0.01, 0.11494, 0.14014)) == "+0.128 ± 0.013"
+    assert format_rounded(Interval(3, -1.9593, 3.0, -3.8161, -0.1025)) == "-2.0 ± 1.9"
+    assert format_rounded(Interval(3, 0.12754, 0.01, 0.11494, 0.14014)) == "+0.128 ± 0.013"
 
 
 def test_marks_of_seeds_have_tooltips_and_margins_of_one_row_are_drawn() -> None:

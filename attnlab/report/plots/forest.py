@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from attnlab.report.plots import svg
-from attnlab.stats.paired import Difference, Interval
+from attnlab.stats.paired import Difference
 from attnlab.stats.simultaneous import simultaneous_interval
 
 FAR = 6  # times the median: larger differences are arrows at the frame, so that the others can be seen
@@ -67,15 +66,6 @@ def forest_row(
     decided = bool(difference.conclusion) and not control
     mean = interval.mean - difference.null
     return ForestRow(label, color, [*values.values()], mean, low, high, text, *outside, names=names, decided=decided)
-
-
-def rounded(interval: Interval) -> str:
-    """Format a difference for a row of a plot: two significant digits of the half-width decide all digits."""
-    half = interval.half_width
-    if not half or not math.isfinite(half) or not math.isfinite(interval.mean):
-        return interval.format(sign=True)
-    digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
-    return f"{interval.mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:
