@@ -43,7 +43,7 @@ def conclude(analyzed: Analyzed, changes: Sequence[str] | None = None) -> Summar
             selection.
     """
     compared = analyzed.results.compared
-    summary = summarize(compared.cells, compared.spec, is_part=compared.selection.is_partial)
+    summary = summarize(compared.cells, compared.spec)
     summary = analyzed.summarize(summary)
     chosen = describe_choice(compared, changes)
     return replace(summary, records=[Strong(chosen)] if chosen else [])

@@ -61,13 +61,12 @@ def _one_after_another(*sentences: Sentence) -> Sentence:
     return [part for sentence in spaced for part in sentence][1:]
 
 
-def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bool = False) -> Summary:
+def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
     """Summarize the comparisons of a study's cells.
 
     Args:
         cells: Summaries of the table.
         spec: The comparison that the study makes.
-        is_part: The study plans cells or seeds that were not run.
     """
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
     rest = [cell for cell in cells if cell.difference is None and not cell.is_baseline]
@@ -80,7 +79,7 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec, *, is_part: bo
     inconclusive = [cell for cell in compared if cell.is_inconclusive and not spec.is_control(cell.axes)]
     others = [cell for cell in compared if cell not in inconclusive]
     numbers = _list_largest(others, [_result(cell) for cell in others], MAX_LISTED)
-    open_ = _open(inconclusive, rest, opening="" if numbers else f"Differences in {measure}, ", is_part=is_part)
+    open_ = _open(inconclusive, rest, opening="" if numbers else f"Differences in {measure}, ")
     return Summary([f"Differences in {measure}: {numbers}."] if numbers else [], open_, plain=plain)
 
 
@@ -96,21 +95,19 @@ def _result(cell: CellSummary) -> str:
     """Return a cell with its difference, p-value, seeds and conditions, as in "no_wo +0.0120 ± 0.0030 (p = 0.004, 5 seeds)"."""
     assert cell.difference is not None and cell.verdict is not None
     p = format_p_value(p_of_verdict(cell.difference), equals=True)
-    p = f"p {p}, " if p and cell.verdict.kind is not VerdictKind.IDENTICAL else ""
+    of_what = " for equivalence" if cell.verdict.kind is VerdictKind.EQUIVALENT else ""
+    p = f"p {p}{of_what}, " if p and cell.verdict.kind is not VerdictKind.IDENTICAL else ""
     numbers = f"{format_both(cell.difference)} ({p}{count(cell.difference.interval.n, 'seed')})"
     return ", ".join([f"{cell.name} {numbers}", *describe_conditions(cell.verdict)])
 
 
-def _open(
-    inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, opening: str = "", is_part: bool = False
-) -> list[str]:
+def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, opening: str = "") -> list[str]:
     """Return the second sentence: the inconclusive comparisons, grouped by what they need, and the missing ones.
 
     Args:
         inconclusive: Cells with an inconclusive verdict.
         rest: Cells that could not be compared.
         opening: The beginning of the sentence.
-        is_part: There are planned comparisons that were not made.
     """
     by_need: dict[str, list[CellSummary]] = {}  # a prediction is that of one cell, other needs are common to several
     for cell in inconclusive:
@@ -131,7 +128,6 @@ def _open(
         texts = [f"{cell.name} ({describe_verdict(cell.verdict) or cell.outcome})" for cell in rest]
         label = Strong("not compared" if parts else "Not compared")
         parts += [*(["; "] if parts else []), label, f": {_list_largest(rest, texts)}"]
-    parts = parts or (["Other comparisons or seeds are missing"] if is_part else [])
     return [*parts, "."] if parts else []
 
 

@@ -57,11 +57,6 @@ class Selection:
     elsewhere: tuple[tuple[str, str, str], ...] = ()
     known: tuple[Mapping[str, Seeds], ...] = ()
 
-    @property
-    def is_partial(self) -> bool:
-        """True when the table lacks results that are known or planned."""
-        return bool(self.left_out or self.lost or self.not_run)
-
 
 def compared_pairs(records: Sequence[RunRecord], spec: ComparisonSpec) -> Pairs:
     """Return (cell, baseline) of each comparison of a table, and each pair of cells of a factorial study."""

@@ -50,7 +50,7 @@ def page_of(root: Path, study: str = "small") -> tuple[Selection, dict[str, Cell
     info = load_study_info(runs, root=root)
     others = alternatives(records, info.spec, info.selection)
     cells = correct_cells(summarize_cells(records, info.spec), others, info.selection)
-    summary = summarize(cells, info.spec, is_part=info.selection.is_partial)
+    summary = summarize(cells, info.spec)
     verdicts = described_verdicts(cells, [], None)
     chosen = describe_selection(info.selection, cells, info.spec, corrected=verdicts, changes=info.changes)
     return info.selection, {cell.name: cell for cell in cells}, f"{summary.text} {chosen}"
