@@ -8,6 +8,7 @@ The dataclasses have the shapes of JSON values in records; unknown fields are le
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ def misfit_of_record(run: Run) -> str | None:
 
 def misfit_of_run(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a run's record that does not fit the schema, and why; None when all do."""
-    return _misfit(tags, _run_tags()) or _unreadable_config(tags)
+    return _misfit(tags, _run_tags()) or _unreadable_config(tags) or _unfit_of_sweep(tags)
 
 
 def is_time(value: object) -> bool:
@@ -131,6 +132,15 @@ def _unreadable_calls(tags: Mapping[str, str]) -> Checked | None:
         read_calls(tags)
     except (KeyError, ValueError, zlib.error) as error:
         return CALL_PREFIX, f"has no readable study file: {error}"
+    return None
+
+
+def _unfit_of_sweep(tags: Mapping[str, str]) -> Checked | None:
+    """Return the tag of a swept value that no curve over a logarithm can hold."""
+    swept = json.loads(tags.get("attnlab.params", "{}")) if tags.get("attnlab.phase") == "sweep" else {}
+    for path, value in swept.items():
+        if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+            return "attnlab.params", f"is damaged: expected a positive number as the {path} of a sweep, got {value!r:.60}"
     return None
 
 

@@ -177,6 +177,18 @@ def test_a_damaged_tag_of_a_run_is_named(tag: str, text: str) -> None:
     assert misfit is not None and misfit[0] == tag and "\n" not in misfit[1]
 
 
+@pytest.mark.parametrize("value", ["é", "0.1", None, True, [0.1], 0, -0.1, float("inf"), float("nan"), 10**400])
+def test_a_swept_value_is_a_positive_number(value: Any) -> None:
+    params = {"attnlab.params": json.dumps({"train.lr": value})}
+    misfit = misfit_of_run({**RUN, **params, "attnlab.phase": "sweep"})
+    assert misfit is not None and misfit[0] == "attnlab.params" and "\n" not in misfit[1]
+
+
+@pytest.mark.parametrize(("phase", "value"), [("sweep", 1e-3), ("sweep", 1), ("search", "adamw"), ("search", 0)])
+def test_values_of_a_search_are_of_any_kind(phase: str, value: Any) -> None:
+    assert misfit_of_run({**RUN, "attnlab.params": json.dumps({"train.lr": value}), "attnlab.phase": phase}) is None
+
+
 @pytest.mark.parametrize(("tag", "text"), _cases(GOOD_OF_STUDY))
 def test_a_record_of_a_study_fits_its_schema(tag: str, text: str) -> None:
     assert misfit_of_study({tag: text}) is None
