@@ -207,13 +207,25 @@ class Tracker:
         self._active[key] = record
 
     def _delete(self, run_id: str, how: str = "yes") -> None:
-        """Delete a record. If its parent died after the last ``reconcile``, it is still RUNNING and is ended first."""
-        record = self._raw.get_run(run_id)
-        if record.info.status == "RUNNING":
-            self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
-        if record.info.lifecycle_stage == "active":
+        """Delete a record, which another parent may do at the same time.
+
+        If its parent died after the last ``reconcile``, it is still RUNNING and is ended first.
+        """
+        from mlflow.exceptions import MlflowException
+
+        if not self._is_active(run_id):
+            return
+        try:
+            if self._raw.get_run(run_id).info.status == "RUNNING":
+                self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
             self._raw.set_tag(run_id, REPLACED_TAG, how)
             self._raw.delete_run(run_id)
+        except MlflowException:
+            if self._is_active(run_id):
+                raise
+
+    def _is_active(self, run_id: str) -> bool:
+        return self._raw.get_run(run_id).info.lifecycle_stage == "active"
 
     def withdrawn(self) -> dict[str, str]:
         """Return key -> reason of each run without an active record, if the user withdrew the last one.

@@ -11,7 +11,9 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
-from attnlab.tracking.runs import load_runs
+from attnlab.study.trials.queue import Queue, Ticket
+from attnlab.tracking.client import search_runs
+from attnlab.tracking.runs import find_experiment, load_runs
 from tests.study.test_study import go, study
 from tests.support.paths import ROOT
 
@@ -66,6 +68,28 @@ def test_a_record_that_is_deleted_while_its_run_trains_fails_alone(root: Path, m
         result = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
     assert [row.state for row in result.rows] == ["failed", "completed"]
     assert go(root, grid={"variant": ["dense"]}, seeds=[0, 1]).ok
+
+
+def test_a_run_that_is_taken_over_while_its_end_is_recorded_does_not_fail(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database does not respond after this parent has made sure of its ticket, and another parent gives it up for dead."""
+    owns, client = Queue.owns, MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    taken = list[str]()
+
+    def owns_until_then(self: Queue, ticket: Ticket) -> bool:
+        answer = owns(self, ticket)
+        if not taken:
+            taken.append(ticket.key)
+            self.study.tell(ticket.number, state=self._states.FAIL)
+            self.enqueue([ticket.key])
+            for record in search_runs(client, find_experiment(client, "small").experiment_id):
+                if record.data.tags["attnlab.fingerprint"] == ticket.key:
+                    client.delete_run(record.info.run_id)
+        return answer
+
+    monkeypatch.setattr(Queue, "owns", owns_until_then)
+    result = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
+    assert taken and [row.state for row in result.rows] == ["completed", "completed"]
+    assert result.ok and list(load_runs("small", root)["state"]) == ["completed"] * 2
 
 
 def test_a_study_in_a_locale_without_utf8(root: Path, tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0  # between two looks at time limits, and at the runs that other parents leave
 
 
+class _TakenOver(Exception):
+    """Another parent took a run over because this one was silent for so long: the other parent's record counts."""
+
+
 @dataclass
 class _ActiveRun:
     """A run with a process that is alive or has just ended.
@@ -299,12 +303,14 @@ class Runner:
     def _end(self, active: _ActiveRun, ending: Ending) -> None:
         """Record how a run ended. A run that lost its process is tried again at once, in the same slot."""
         claimed = active.claimed
-        # This parent was silent for so long that another one took the run over: the other parent's record counts.
-        if not claimed.queue.owns(claimed.ticket):
+        try:
+            if not claimed.queue.owns(claimed.ticket):
+                raise _TakenOver
+            ending, failed_attempts = self._record(active, ending)
+        except _TakenOver:
             self._active.remove(active)
             self._tracker.delete(active.run_id)
             return
-        ending, failed_attempts = self._record(active, ending)
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
         if again:
@@ -334,6 +340,9 @@ class Runner:
 
         Returns:
             The ending, which is a failure if the MLflow store rejected the record, and the number of failed attempts.
+
+        Raises:
+            _TakenOver: the store rejected the record because another parent has deleted it.
         """
         run, failed_attempts = active.run, 0
         try:
@@ -341,6 +350,8 @@ class Runner:
         except TrackingDiskError:
             raise
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
+            if not active.claimed.queue.owns(active.claimed.ticket):
+                raise _TakenOver from error
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
                 failed_attempts = failures(self._tracker.finish(active.run_id, ending.state, reason=ending.reason))
