@@ -36,7 +36,7 @@ from attnlab.tracking.client import (
     search_studies,
     tracking_uri,
 )
-from attnlab.tracking.schema import is_time, require_study
+from attnlab.tracking.schema import is_point, is_time, require_study
 from attnlab.tracking.summary import final_metrics, restored
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
@@ -317,16 +317,15 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     from mlflow.store.tracking.dbmodels.models import SqlMetric, SqlRun
     from sqlalchemy import NullPool, create_engine, select
 
-    query = select(SqlMetric.run_uuid, SqlMetric.key, SqlMetric.step, SqlMetric.value, SqlMetric.is_nan)
+    query = select(SqlMetric.run_uuid, SqlMetric.key, SqlMetric.timestamp, SqlMetric.step, SqlMetric.value, SqlMetric.is_nan)
     query = query.join(SqlRun, SqlRun.run_uuid == SqlMetric.run_uuid)
     query = query.where(SqlRun.experiment_id == int(records[0].info.experiment_id), SqlMetric.key.contains("/"))
     query = query.order_by(SqlMetric.timestamp, SqlMetric.step, SqlMetric.value)
     run_ids = {record.info.run_id for record in records}
     curves: Curves = {}
     with create_engine(uri, poolclass=NullPool).connect() as connection:
-        for run_id, key, step, value, is_nan in connection.execute(query):
-            is_point = isinstance(key, str) and isinstance(step, int) and isinstance(value, int | float)  # SQLite: of any type
-            if run_id in run_ids and is_point and is_curve(key):
+        for run_id, key, timestamp, step, value, is_nan in connection.execute(query):
+            if run_id in run_ids and is_point(key, value, timestamp, step) and is_curve(key):
                 curves.setdefault((run_id, key), []).append((step, float("nan") if is_nan else restored(value)))
     return curves
 

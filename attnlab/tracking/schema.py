@@ -72,6 +72,11 @@ def is_time(value: object) -> bool:
     return isinstance(value, int) and 0 <= value <= MAX_TIME
 
 
+def is_point(name: object, value: object, time: object, step: object) -> bool:
+    """Return whether a point of a curve has fields of the kinds that its readers expect: SQLite holds any."""
+    return isinstance(name, str) and isinstance(value, int | float) and is_time(time) and isinstance(step, int)
+
+
 def misfit_of_study(tags: Mapping[str, str]) -> Checked | None:
     """Return the first tag of a study's experiment that does not fit the schema, and why; None when all do."""
     return _misfit(tags, _study_tags()) or _unreadable_calls(tags)
@@ -248,6 +253,7 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.trial": whole,
         "attnlab.params": fields,
         "attnlab.factors": fields,
+        "attnlab.test": Json[Tested],
         "attnlab.search": fields,
         "attnlab.summary": Json[dict[str, float | None]] | Literal[""],
         "attnlab.data_notes": Json[list[str]],
@@ -327,6 +333,13 @@ class Named:
     """A task with its options."""
 
     name: str
+
+
+@dataclass
+class Tested:
+    """The identity of a run's test: the data files of a program; other fields are only compared."""
+
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

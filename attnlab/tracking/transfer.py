@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 import zlib
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 from attnlab._util.lock import file_lock
 from attnlab._util.metrics import ITEMS_FILE
+from attnlab._util.plural import count
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG
 from attnlab.tracking.attempts import STUDY_TAG
@@ -32,7 +34,7 @@ from attnlab.tracking.history import Entry, append_history, key_of_record, read_
 from attnlab.tracking.items import read_items
 from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.schema import misfit_of_run, misfit_of_study
+from attnlab.tracking.schema import is_point, misfit_of_run, misfit_of_study
 from attnlab.tracking.summary import restored
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 
+logger = logging.getLogger(__name__)
 NAME_TAG = "mlflow.runName"
 UNSTORABLE = re.compile("[\ud800-\udfff\0]")
 INCOMPLETE = re.compile(r"([\w.-]+) \(incomplete [0-9a-f]{8}\)")  # name of a study that is being written
@@ -243,11 +246,14 @@ def _delete_incomplete(client: MlflowClient, study: str) -> None:
 
 def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
     info, data = record.info, record.data
-    points = [
-        (key, restored(point.value), point.timestamp, point.step)
+    stored = [
+        (key, point.value, point.timestamp, point.step)
         for key in sorted(data.metrics)
         for point in client.get_metric_history(info.run_id, key)
     ]
+    points = [(key, restored(value), time, step) for key, value, time, step in stored if is_point(key, value, time, step)]
+    if len(points) < len(stored):
+        logger.warning("ignoring %s of the MLflow run %s: damaged", count(len(stored) - len(points), "point"), info.run_id)
     datasets = [
         (used.dataset.name, used.dataset.digest, used.dataset.source, next((tag.value for tag in used.tags), ""))
         for used in (record.inputs.dataset_inputs if record.inputs else ())

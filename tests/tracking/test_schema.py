@@ -25,6 +25,7 @@ from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside, require_of_run
 from attnlab.tracking.runs import find_experiment, load_curves, load_runs
 from attnlab.tracking.schema import is_time, misfit_of_run, misfit_of_study
+from attnlab.tracking.transfer import read_study_record
 from tests.support.stored_studies import store_study
 
 OF_A_RUN = "run_uuid = (SELECT run_uuid FROM runs WHERE name = 'dense s0')"
@@ -43,6 +44,11 @@ GOOD = {
     "attnlab.commit": ["", "0123456789ab", "0123456789ab+dirty"],
     "attnlab.folder": ["work/0123abcd", "work/0123abcd.89ab"],
     "attnlab.failures": ["", "2"],
+    "attnlab.test": [
+        '{"scores": "of a program"}',
+        '{"scores": "of a program", "files": {"a.csv": "0a"}}',
+        '{"task": "pydocs"}',
+    ],
     "attnlab.cell": ["[dense, no_wo]", "{a}"],
     "attnlab.config": [json.dumps(OWN), json.dumps({**OWN, "of_another_version": 1})]
     + [json.dumps({**OWN, "train": {"epochs": 1, "steps": None, "optimizer": {"name": "muon"}, "betas": [0.9, 1], "old": {}}})],
@@ -58,6 +64,7 @@ BAD = {
     "attnlab.trial": ["", "x"],
     "attnlab.params": ["[]", "x", f'{{"train.lr": {10**30}}}'],
     "attnlab.factors": ["[]", "x"],
+    "attnlab.test": ["", "[]", "x", '{"files": []}', '{"files": "x"}'],
     "attnlab.summary": ["[]", "x", '{"loss": "x"}', '{"loss": "1e999"}', '{"loss": "NaN"}', '{"loss": true}', '{"a\\nb": "x"}'],
     "attnlab.data_notes": ["{}", "x", "[3]"],
     "attnlab.folder": ["", "/etc", "../x", "work/../x", "work/", "work/a/b"],
@@ -242,16 +249,18 @@ def test_a_damaged_column_is_named_in_one_line(
     assert main(["verdict", "s"]) == 0
 
 
-def test_damaged_points_of_a_curve_are_left_out(root: Path) -> None:
+def test_damaged_points_of_a_curve_are_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     store_study(root, "s", {"dense": {0: 1.0}})
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     run_id = str(load_runs("s", root)["run_id"][0])
-    for step in range(4):
+    for step in range(5):
         client.log_metric(run_id, "curve/loss", 1.0, step=step, timestamp=step)
     with closing(sqlite3.connect(root / "mlflow.db")) as database, database:
-        for step, change in ((1, "key = x'ff2fff'"), (2, "value = 'x'"), (3, "step = x'ff'")):
+        for step, change in ((1, "key = x'ff2fff'"), (2, "value = 'x'"), (3, "step = x'ff'"), (4, "timestamp = x'ff'")):
             database.execute(f"UPDATE metrics SET {change} WHERE key = 'curve/loss' AND step = {step}")
     assert list(load_curves("s", root)["step"]) == [0]
+    (run,) = read_study_record("s", root).runs
+    assert [point[3] for point in run.points if point[0] == "curve/loss"] == [0] and caplog.text.count("damaged") == 1
 
 
 def test_damaged_entries_of_the_history_are_left_out() -> None:
