@@ -20,6 +20,7 @@ from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
 from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
+from attnlab.stats.verdict import Correction, VerdictKind
 from tests.support.paths import ROOT
 
 UPHELD, REFUTED, NOT_SETTLED = RulingKind.UPHELD, RulingKind.REFUTED, RulingKind.NOT_SETTLED
@@ -257,6 +258,27 @@ def test_the_page_shows_what_the_same_cells_score_in_a_study_of_abilities(cases:
     for name in ("README.md", "index.html"):
         page = (tmp_path / name).read_text(encoding="utf-8")
         assert "The same changes and abilities" in page and f"{beside.abilities[0].outcome}" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "baseline", "outcome"),
+    [
+        ("worse", "", "worse"),
+        ("worse", "another", "inconclusive"),
+        ("inconclusive", "", "inconclusive"),
+        (None, "", "inconclusive"),
+    ],
+)
+def test_a_choice_of_records_counts_where_it_changes_the_verdict(
+    cases: list[Any], kind: str | None, baseline: str, outcome: str
+) -> None:
+    case = next(case for case in cases if case.claim.id == "K07-lstm")
+    other = Correction("with the results that are left out", VerdictKind(kind) if kind else None, 0.004, baseline)
+    cells = [
+        replace(cell, verdict=cell.verdict and replace(cell.verdict, corrections=(other,))) for cell in case.pages[0].cells
+    ]
+    (found,) = gather(case.claim.config, cells, margin=None)
+    assert found.outcome == outcome and bool(found.reason) is (outcome == "inconclusive")
 
 
 def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:

@@ -194,14 +194,14 @@ def _of_effect(effect: Effect, margin: float | None) -> Evidence:
 
 
 def _of_difference(name: str, difference: Difference | None, verdict: Verdict | None, margin: float | None) -> Evidence:
-    """Return the evidence of a paired difference; a verdict that rests on a choice of records settles nothing."""
+    """Return the evidence of a paired difference; a verdict that another choice of records changes settles nothing."""
     if difference is None or verdict is None:
         return Evidence(name, "inconclusive", reason="no common seed")
     outer = simultaneous_interval(difference)
     ends = (outer.mean, outer.low, outer.high) if outer else (difference.interval.mean, None, None)
     kind, reason = verdict.kind, ""
     if kind in (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL):
-        if verdict.corrections:
+        if any(other.kind is not kind or other.baseline for other in verdict.corrections):
             kind, reason = VerdictKind.INCONCLUSIVE, "the verdict rests on a choice of records"
         elif kind in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL) and verdict.is_unsupported:
             kind, reason = VerdictKind.INCONCLUSIVE, "nothing shows that the study sees differences"
@@ -214,7 +214,7 @@ def _of_difference(name: str, difference: Difference | None, verdict: Verdict | 
 
 
 def _of_trend(trend: Trend, margin: float | None) -> Evidence:
-    if trend.corrections:
+    if any(other.kind is not trend.kind or other.baseline for other in trend.corrections):
         return Evidence(trend.name, "inconclusive", reason="the trend rests on a choice of records")
     outer = simultaneous_interval(trend.slope) if trend.slope else None
     ends = (outer.mean, outer.low, outer.high) if outer else (None, None, None)
