@@ -124,7 +124,7 @@ def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: P
     monkeypatch.setattr(profile_run, "check_own_variants", stop)
     with pytest.raises(KeyboardInterrupt):
         run_profile([variant_entry("dense")], ABILITIES, folder=tmp_path / "out", root=tmp_path / "runs")
-    assert [plan.study.study for plan in checked] == ["profile-induction"]
+    assert [plan.study.study for plan in checked] == ["profile-sparse_flip_flop"]
 
 
 def test_a_run_does_not_end_before_it_has_solved_its_level() -> None:

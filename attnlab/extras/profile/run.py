@@ -109,6 +109,7 @@ ABILITIES = (
     Ability("group", tuple({"group": "s3", "length": length} for length in (4, 8, 16)), 400),
     Ability("addition", ({"length": 8}, {"length": 11}, {"length": 14}), 1_200),
     Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300),
+    Ability("sparse_flip_flop", ({"length": 64, "test_ignore": 0.9}, {"length": 128, "test_ignore": 0.95}), 300),
 )
 QUICK = ("mqar", "parity")
 QUICK_LEVELS = 2

@@ -11,6 +11,10 @@ Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling" 
 80 % are ``i``, and tests with 10 % and 98 %. There, training predicts every token; here, rows have 32 instructions by default,
 training predicts only the bits that are determined, and evaluations score the ones in the last quarter of a row. The last
 instruction is always ``r``.
+
+``sparse_flip_flop`` tests out of distribution, as the paper does: rows of ``test`` have fewer instructions ``w`` and ``r`` than
+rows of ``train`` and ``valid``. The paper finds that attention which makes no error in distribution makes some there, and an
+LSTM none.
 """
 
 from collections.abc import Sequence
@@ -88,6 +92,35 @@ class FlipFlop(Diagnostic):
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(NAMES[token] for token in ids)
+
+
+class SparseFlipFlop(FlipFlop):
+    """Predict the bit after each ``r``, in rows with a larger share of ``i`` than in training.
+
+    Args:
+        length: tokens of a row, an even number.
+        ignore: probability of ``i`` in ``train`` and ``valid``.
+        test_ignore: probability of ``i`` in ``test``.
+    """
+
+    levels = (
+        {"length": 64, "test_ignore": 0.9},
+        {"length": 128, "test_ignore": 0.95},
+        {"length": 256, "test_ignore": 0.98},
+    )
+
+    def __init__(self, *, length: int = 128, ignore: float = 0.8, test_ignore: float = 0.95) -> None:
+        super().__init__(length=length, ignore=ignore)
+        if not isinstance(test_ignore, int | float) or isinstance(test_ignore, bool) or not ignore < test_ignore < 1:
+            raise UserError(f"test_ignore: expected a probability above ignore, {ignore:g}, and below 1, got {test_ignore!r}")
+        self.sparse = FlipFlop(length=length, ignore=test_ignore)
+
+    def rows(self, split: str, count: int, *, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        return self.sparse.rows(split, count, seed=seed) if split == "test" else super().rows(split, count, seed=seed)
+
+    def chance(self) -> float:
+        """Return the chance of ``FlipFlop`` in the rows of ``test``."""
+        return self.sparse.chance()
 
 
 def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:

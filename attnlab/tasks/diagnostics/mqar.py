@@ -21,7 +21,7 @@ import numpy as np
 
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, whole_number
-from attnlab.tasks.diagnostics.base import Diagnostic, distinct
+from attnlab.tasks.diagnostics.base import Diagnostic, distinct, permutations
 
 FILLER = 0  # token 0; keys follow, then values
 
@@ -75,6 +75,40 @@ class Mqar(Diagnostic):
         pairs = inputs[: 2 * self.pairs]
         values = dict(zip(pairs[::2], pairs[1::2], strict=True))
         return [values.get(token, IGNORED) for token in inputs]
+
+    def chance(self) -> float:
+        return 1 / self.pairs  # a guess among the values of the row
+
+
+class StackedMqar(Diagnostic):
+    """Recall the values of ``pairs`` key-value pairs, each of which is one token; then all their keys follow in random order.
+
+    Args:
+        pairs: pairs of a row.
+        keys: number of distinct keys, and of distinct values; there are keys^2 tokens of pairs.
+    """
+
+    paper = "arXiv:2312.04927"
+    levels = ({"pairs": 4, "keys": 8}, {"pairs": 8}, {"pairs": 16})
+
+    def __init__(self, *, pairs: int = 8, keys: int = 16) -> None:
+        self.pairs = whole_number(pairs, name="pairs", least=2)
+        self.keys = whole_number(keys, name="keys")
+        if pairs > keys:
+            raise UserError(f"pairs: expected at most {keys}, the number of keys, got {pairs}")
+        self.length = 2 * pairs
+        self.vocabulary = 2 * keys + keys**2  # values, keys, pairs
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        keys, values = (distinct(rng, count, self.keys, self.pairs) for _ in range(2))
+        order = permutations(rng, count, self.pairs)
+        queries, answers = (np.take_along_axis(tokens, order, axis=1) for tokens in (keys, values))
+        inputs = np.concatenate([2 * self.keys + self.keys * keys + values, self.keys + queries], axis=1)
+        return inputs, np.concatenate([np.full_like(answers, IGNORED), answers], axis=1)
+
+    def solve(self, inputs: Sequence[int]) -> list[int]:
+        pairs = dict(divmod(token - 2 * self.keys, self.keys) for token in inputs[: self.pairs])
+        return [IGNORED] * self.pairs + [pairs[token - self.keys] for token in inputs[self.pairs :]]
 
     def chance(self) -> float:
         return 1 / self.pairs  # a guess among the values of the row

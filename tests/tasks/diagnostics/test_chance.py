@@ -1,6 +1,8 @@
 """Chance levels, compared with simple predictors: none of those that lack the ability of a diagnostic may exceed them."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ from attnlab.registry import TASKS
 from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics.addition import Addition
 from attnlab.tasks.diagnostics.base import Diagnostic
-from attnlab.tasks.diagnostics.flip_flop import WRITE, FlipFlop
-from attnlab.tasks.diagnostics.mqar import Mqar
+from attnlab.tasks.diagnostics.flip_flop import IGNORE, WRITE, FlipFlop, SparseFlipFlop
+from attnlab.tasks.diagnostics.k_hop import KHop
+from attnlab.tasks.diagnostics.mqar import Mqar, StackedMqar
+from attnlab.tasks.diagnostics.state_recall import StateRecall
 
 NAMES = [name for name in TASKS.names() if issubclass(TASKS.get(name), Diagnostic)]
 # Predictors that are the ability itself: all symbols of `compression` lie at known places, and `memorisation` is a mapping
@@ -79,10 +83,9 @@ def test_no_simple_predictor_exceeds_chance(name: str, level: str) -> None:
             assert accuracy <= chance + 3 * deviation, predictor
 
 
-@pytest.mark.parametrize("options", [{}, {"pairs": 16}])
-def test_the_order_of_queries_says_nothing_about_their_values(options: dict[str, int]) -> None:
+@pytest.mark.parametrize("task", [Mqar(), Mqar(pairs=16)])
+def test_the_order_of_queries_says_nothing_about_their_values(task: Mqar) -> None:
     """The chance of `mqar` is exact: the value at no place of the row is likelier than the others at any query."""
-    task = Mqar(**options)
     train, (inputs, targets) = drawn(task, 4_000, seed=1), drawn(task, 4_000, seed=2)
     scored = targets != IGNORED
     answers = dict(simple_predictions(train, (inputs, targets)))
@@ -114,3 +117,58 @@ def test_chance_of_addition_is_that_of_the_digit_before(options: dict[str, Any])
         right += (counts.argmax(axis=1)[inputs[:, i]] == targets[:, i])[targets[:, i] != IGNORED].sum()
     assert right / (targets != IGNORED).sum() == pytest.approx(task.chance(), abs=0.006)
     assert not task.chance_is_estimated
+
+
+@pytest.mark.parametrize("task", [StackedMqar(), StackedMqar(pairs=5, keys=6)])
+def test_the_order_of_queries_says_nothing_about_stacked_pairs(task: StackedMqar) -> None:
+    """The query at each place asks for the pair at each place equally often, so that chance is exact."""
+    inputs, targets = drawn(task, 20_000, seed=1)
+    values = (inputs[:, : task.pairs] - 2 * task.keys) % task.keys
+    places = (targets[:, task.pairs :, None] == values[:, None]).mean(axis=0)
+    assert places == pytest.approx(np.full_like(places, task.chance()), abs=5 * (task.chance() / len(inputs)) ** 0.5)
+
+
+@pytest.mark.parametrize(("nodes", "hops"), [(5, 1), (5, 3), (6, 2)])
+def test_chance_of_hops_is_that_of_all_cycles(nodes: int, hops: int) -> None:
+    """Of all cycles with the same first hops but one from a node, the share that ends at the commonest node."""
+    cycles = [(0, *rest) for rest in permutations(range(1, nodes))]
+    ends = Counter((cycle[:hops], cycle[hops]) for cycle in cycles)
+    right = sum(max(n for (path, _), n in ends.items() if path == own) for own in {path for path, _ in ends})
+    assert right / len(cycles) == pytest.approx(KHop(nodes=nodes, hops=hops).chance())
+    inputs, targets = drawn(KHop(nodes=nodes, hops=hops, symbols=nodes), 20_000, seed=3)
+    for query in np.argwhere(targets != IGNORED)[:2_000]:  # no node that fewer hops reach
+        row = inputs[query[0]].tolist()
+        successor, node = dict(zip(row[: 2 * nodes : 2], row[1 : 2 * nodes : 2], strict=True)), row[query[1]]
+        path = [node]
+        for _ in range(hops - 1):
+            path.append(successor[path[-1]])
+        assert targets[tuple(query)] not in path
+
+
+@pytest.mark.parametrize("options", [{}, {"bits": 8, "pointers": 3, "length": 18}, {"bits": 9, "pointers": 4, "length": 20}])
+def test_chance_of_state_recall_is_that_of_the_last_swap(options: dict[str, int]) -> None:
+    """The best answer for each place of the last swap, bit of its partner, and number of ones under the other pointers."""
+    task = StateRecall(**options)
+    counts = Counter[tuple[tuple[int, int, int], int]]()
+    inputs, targets = drawn(task, 8_000, seed=4)
+    for row, answers in zip(inputs.tolist(), targets.tolist(), strict=True):
+        bits = [token % 2 for token in row[: task.bits]]
+        first = [bits[token % task.bits] for token in np.array(row[task.bits : task.bits + task.pointers]) - task.first_pointer]
+        swaps = [set(task.pairs[token - task.first_swap]) for token in row[task.bits + task.pointers : -task.pointers]]
+        for query, answer in zip(row[-task.pointers :], answers[-task.pointers :], strict=True):
+            if answer != IGNORED:
+                pointer = query - task.first_query
+                place = max(i for i, swap in enumerate(swaps) if pointer in swap)
+                (partner,) = swaps[place] - {pointer}
+                others = sum(first) - first[pointer] - first[partner]
+                counts[(place, first[partner], others), answer] += 1
+    best = {known: max(counts[known, 0], counts[known, 1]) for known, _ in counts}
+    total = sum(counts.values())
+    assert sum(best.values()) / total == pytest.approx(task.chance(), abs=4 * (0.25 / len(inputs)) ** 0.5)
+
+
+def test_a_sparse_test_raises_chance_and_leaves_training_as_it_is() -> None:
+    task = SparseFlipFlop(length=64, ignore=0.6, test_ignore=0.9)
+    assert task.chance() == FlipFlop(length=64, ignore=0.9).chance() > FlipFlop(length=64, ignore=0.6).chance()
+    shares = {split: (task.rows(split, 500)[0][:, 2:-2:2] == IGNORE).mean() for split in ("train", "valid", "test")}
+    assert shares == pytest.approx({"train": 0.6, "valid": 0.6, "test": 0.9}, abs=0.02)

@@ -17,14 +17,18 @@ from attnlab.tasks.diagnostics.copy import START, Copy
 from attnlab.tasks.diagnostics.fuzzy_recall import FuzzyRecall
 from attnlab.tasks.diagnostics.indirect_index import IndirectIndex
 from attnlab.tasks.diagnostics.induction import MARKER, Induction
+from attnlab.tasks.diagnostics.k_hop import KHop
 from attnlab.tasks.diagnostics.memorisation import Memorisation
-from attnlab.tasks.diagnostics.mqar import Mqar
+from attnlab.tasks.diagnostics.mqar import Mqar, StackedMqar
 from attnlab.tasks.diagnostics.noisy_recall import NoisyRecall
 from attnlab.tasks.diagnostics.selective_copy import BLANK, SelectiveCopy
 
 REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mqar", {"pairs": 9, "keys": 8}, ["pairs", "at most 8", "9"]),
     ("mqar", {"pairs": 8, "length": 23}, ["length", "at least 24", "23"]),
+    ("stacked_mqar", {"pairs": 17}, ["pairs", "at most 16", "17"]),
+    ("k_hop", {"nodes": 33}, ["nodes", "at most 32", "33"]),
+    ("k_hop", {"nodes": 5, "hops": 4}, ["hops", "at most 3 = 5 - 2", "4"]),
     ("induction", {"length": 7}, ["length", "8", "7"]),
     ("induction", {"symbols": 1}, ["symbols", "2", "1"]),
     ("noisy_recall", {"pairs": 17, "length": 128}, ["pairs", "at most 16", "17"]),
@@ -199,3 +203,22 @@ def test_chance_of_copy_is_that_of_the_commonest_remaining_symbol() -> None:
 def test_values_of_a_row_differ_so_that_none_is_the_commonest() -> None:
     _, targets = Mqar(pairs=16, keys=16).rows("valid", 50)
     assert all(len(np.unique(row[row != IGNORED])) == 16 for row in targets)
+
+
+def test_hops_follow_the_cycle_of_the_row() -> None:
+    task = KHop(nodes=4, hops=2, queries=2, symbols=9)
+    edges, queries = [0, 2, 3, 0, 1, 3, 2, 1], [9, 0, 10, 3]  # +1 of 0, +2 of 3
+    assert task.solve(edges + queries) == 8 * [IGNORED] + [IGNORED, 2, IGNORED, 2]
+    assert task.decode(queries) == "+1 0 +2 3"
+    train, test = (task.rows(split, 300) for split in ("train", "test"))
+    assert set(train[0][:, 8::2].flat) == {9, 10} and ((train[1] != IGNORED).sum(axis=1) == 2).all()
+    scored = test[1][:, 9::2] != IGNORED
+    assert (scored == (test[0][:, 8::2] == 10)).all()
+
+
+def test_stacked_keys_and_values_differ_within_a_row() -> None:
+    inputs, targets = StackedMqar(pairs=4, keys=5).rows("valid", 100)
+    keys, values = np.divmod(inputs[:, :4] - 10, 5)
+    assert all(len(set(row)) == 4 for row in [*keys.tolist(), *values.tolist()])
+    assert (np.sort(inputs[:, 4:] - 5, axis=1) == np.sort(keys, axis=1)).all()
+    assert set(targets[:, 4:].flat) == set(range(5))

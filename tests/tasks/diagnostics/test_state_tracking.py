@@ -19,6 +19,7 @@ from attnlab.tasks.diagnostics.flip_flop import FlipFlop
 from attnlab.tasks.diagnostics.group import GROUPS, Group
 from attnlab.tasks.diagnostics.listops import ListOps
 from attnlab.tasks.diagnostics.parity import Parity
+from attnlab.tasks.diagnostics.state_recall import StateRecall
 from attnlab.training.lengths import evaluate_lengths
 from tests.support.small_runs import tiny
 
@@ -140,6 +141,23 @@ def test_an_expression_fills_at_most_its_row() -> None:
     assert ((inputs == 14) == (targets != IGNORED)).all()
 
 
+def test_swapped_pointers_lead_to_their_bits() -> None:
+    task = StateRecall(bits=4, pointers=3, length=12)
+    assert solved(task, "0:1 1:0 2:1 3:1 a->2 b->0 c->1 a<>b b<>c b a c") == ". . . . . . . . . 0 1 1"
+
+
+def test_evaluations_score_the_pointers_that_moved() -> None:
+    """They are scored when the asked pointer does not point to its first address, although its bit may be the same."""
+    task = StateRecall(bits=8, pointers=3, length=18)
+    inputs, targets = task.rows("test", 300)
+    for row, answers in zip(inputs.tolist(), targets.tolist(), strict=True):
+        now, first = task.addresses(row), [token % 8 for token in np.array(row[8:11]) - task.first_pointer]
+        moved = [now[query - task.first_query] != first[query - task.first_query] for query in row[-3:]]
+        assert [answer != IGNORED for answer in answers] == [False] * 15 + moved
+    _, train = task.rows("train", 100, seed=0)
+    assert ((train != IGNORED).sum(axis=1) == 3).all()
+
+
 @pytest.mark.parametrize("name", ["parity", "group", "flip_flop"])
 def test_evaluations_score_the_last_quarter_and_training_all_positions(name: str) -> None:
     task = TASKS.get(name)(length=34)
@@ -190,6 +208,10 @@ def test_evaluation_rows_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None
         ("listops", {"depth": 3, "length": 9}, "length 10 = 3 x 3 + 1 9"),
         ("listops", {"arguments": 1}, "arguments at least 2"),
         ("listops", {"depth": 0}, "depth at least 1"),
+        ("sparse_flip_flop", {"test_ignore": 0.8}, "test_ignore above ignore 0.8"),
+        ("state_recall", {"length": 26}, "length 27 = 16 + 2 x 5 + 1 26"),
+        ("state_recall", {"bits": 4}, "pointers at most 4 5"),
+        ("state_recall", {"pointers": 2}, "pointers at least 3"),
     ],
 )
 def test_bad_options_are_refused_with_the_arithmetic(name: str, options: dict[str, Any], words: str) -> None:
@@ -207,7 +229,8 @@ def test_the_plan_refuses_bad_options(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("name", "length", "longer"), [("addition", 8, 14), ("parity", 8, 16), ("group", 8, 16), ("flip_flop", 16, 32)]
+    ("name", "length", "longer"),
+    [("addition", 8, 14), ("parity", 8, 16), ("group", 8, 16), ("flip_flop", 16, 32), ("state_recall", 30, 50)],
 )
 def test_a_trained_model_is_tested_at_other_lengths(name: str, length: int, longer: int) -> None:
     """The vocabulary does not depend on the length, so that one model serves all."""
