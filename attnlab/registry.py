@@ -340,7 +340,9 @@ OPTIMIZERS = Registry(
         "adagrad": "torch.optim:Adagrad",
         "adadelta": "torch.optim:Adadelta",
         "adafactor": "torch.optim:Adafactor",
-        "muon": "attnlab.training.muon:Muon",
+        "muon": "attnlab.training.matrix_optimizers:Muon",
+        "normuon": "attnlab.training.matrix_optimizers:NorMuon",
+        "soap": "attnlab.training.matrix_optimizers:SOAP",
     },
 )
 

@@ -42,6 +42,8 @@ __all__ = [
     "set_path",
 ]
 
+# Fields that were added when studies had fingerprints already, which their defaults must not change.
+ADDED = {("model", "residual"): "plain", ("train", "cautious_decay"): False}
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
 AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
@@ -82,6 +84,9 @@ class TrainConfig(Section):
         default="matrices",
         description="parameters with weight decay: all with two or more dimensions; these without embeddings; or all, "
         "including gains and biases",
+    )
+    cautious_decay: bool = Field(
+        default=False, description="weight decay only where the update moves a weight towards zero, too (Chen et al. 2025)"
     )
     betas: Betas = Field(default=(0.9, 0.98), description="for optimizers that take them, for example adamw")
     warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
@@ -400,8 +405,9 @@ class RunConfig(Section):
         from attnlab._version import __version__
 
         fields = self.model_dump(mode="json")
-        if fields["model"]["residual"] == "plain":  # added when studies had fingerprints already, which it must not change
-            del fields["model"]["residual"]
+        for (section, name), default in ADDED.items():
+            if fields[section][name] == default:
+                del fields[section][name]
         fields["sources"] = sorted(self.sources.values())
         del fields["init"]
         if self.init is not None:

@@ -30,7 +30,9 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
         if field not in taken:
             reasons[f"train.{field}"] = f"{config.train.optimizer.label} takes none"
     if "weight_decay" not in taken:
-        reasons["train.decay"] = reasons["train.weight_decay"]
+        reasons["train.decay"] = reasons["train.cautious_decay"] = reasons["train.weight_decay"]
+    elif not config.train.weight_decay:
+        reasons |= {f"train.{field}": "train.weight_decay is 0" for field in ("decay", "cautious_decay")}
     if config.train.schedule == "constant":
         reasons["train.final_lr"] = "train.schedule is constant"
     steps, every = config.train.steps, config.train.eval_every

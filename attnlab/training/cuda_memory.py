@@ -27,7 +27,7 @@ from attnlab.models.build import build
 from attnlab.tasks import Batch, Task
 from attnlab.training import costs
 from attnlab.training.device import autocast
-from attnlab.training.optim import build_optimizer
+from attnlab.training.optim import CAUTIOUS, build_optimizer
 
 CUBLAS_WORKSPACE = 32  # MiB that matrix products take from PyTorch's allocator on Hopper, and 8 on earlier devices
 CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
@@ -47,7 +47,8 @@ def cuda_peak_mib(config: RunConfig, task: Task) -> float:
 
 
 def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, int]:
-    """Return the peak bytes of forward and backward (``backward``), and the bytes held before the update (``update``).
+    """Return the peak bytes of forward and backward (``backward``), and the bytes held before the update (``update``), with
+    copies of parameters that it takes.
 
     The two grow differently with depth, so they are extrapolated separately.
 
@@ -81,7 +82,8 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
             _engine_run_backward((loss,), (seed_gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
         del new_memory
         peak, after = (_bytes(tracker, when) for when in ("peak", "current"))
-    return {"backward": peak, "update": after}
+        copies = sum(p.nbytes for group in optimizer.param_groups if group.get(CAUTIOUS) for p in group["params"])
+    return {"backward": peak, "update": after + copies}
 
 
 def _bytes(tracker: MemTracker, when: str) -> int:

@@ -8,6 +8,11 @@ number belong to one layer.
 Howard & Ruder train layer l at the rate eta_l = eta_(l+1) / 2.6, and the last layer at the rate of the run:
 
     eta_l = lr * decay^(n + 1 - l),        decay = train.layer_lr_decay
+
+Cautious weight decay (Chen et al. 2025, arXiv:2510.12402) decays an entry x of a parameter only where the update u of the
+optimizer moves it towards zero, too, with decay = train.weight_decay:
+
+    x <- x - lr * (u + decay * [u * x >= 0] * x)
 """
 
 import inspect
@@ -16,7 +21,7 @@ import re
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab._util.options import OPTIMIZER_FIELDS
 from attnlab._util.raise_site import describe_error
@@ -26,6 +31,7 @@ from attnlab.tasks import Task
 
 _BLOCK = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:\w*embeddings?\w*|position|class_token)(?:\.|$)")
+CAUTIOUS = "cautious_decay"  # key of a group of an optimizer: the weight decay that is applied after its steps
 FUSED = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)  # optimisers with one kernel for all parameters, on every device
 
 
@@ -66,13 +72,17 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     """
     cls = OPTIMIZERS.get(config.optimizer.name)
     groups = _parameter_groups(model, config, split_hidden=getattr(cls, "splits_hidden", False))
-    return cls(groups, **constructor_arguments(cls, config))
+    optimizer = cls(groups, **constructor_arguments(cls, config))
+    if config.cautious_decay:
+        _decay_cautiously(optimizer, config)
+    return optimizer
 
 
 def constructor_arguments(cls: type, config: TrainConfig) -> dict[str, Any]:
     """Return the arguments of an optimiser's constructor: the fields of ``train`` that it takes, and its options."""
     taken = inspect.signature(cls).parameters
     fields = {name: getattr(config, name) for name in OPTIMIZER_FIELDS if name in taken}
+    fields |= {"weight_decay": 0.0} if config.cautious_decay else {}
     fused = {"fused": True} if cls in FUSED and not config.optimizer.options.get("foreach") else {}
     options = {name: tuple(v) if isinstance(v, list) else v for name, v in config.optimizer.options.items()}
     return {**fields, **fused, **options}
@@ -84,6 +94,8 @@ def unsupported(config: TrainConfig) -> str | None:
     taken = inspect.signature(cls).parameters
     if "lr" not in taken:
         return f"train.optimizer: {name}: expected a parameter 'lr' of its constructor, got {', '.join(taken)}"
+    if config.cautious_decay and "weight_decay" not in taken:
+        return f"train.cautious_decay: {name} takes no weight_decay"
     for field in OPTIMIZER_FIELDS:
         if field not in taken and getattr(config, field) != TrainConfig.model_fields[field].default:
             return f"train.{field}: {name} takes no {field}"
@@ -93,11 +105,61 @@ def unsupported(config: TrainConfig) -> str | None:
     if getattr(cls, "splits_hidden", False) and config.frozen == "all":
         return f"train.optimizer: {name} updates the matrices of blocks, and train.frozen: all trains none"
     try:  # constructors check the values of their options, also against each other
-        hidden = {"hidden": True} if getattr(cls, "splits_hidden", False) else {}
-        cls([{"params": [nn.Parameter(torch.zeros(2, 2))], "lr_scale": 1.0} | hidden], **constructor_arguments(cls, config))
+        _example(cls, config)
+        if config.cautious_decay and not _decays_weights(cls, config):
+            return f"train.cautious_decay: expected an optimizer that decays weights by lr x weight_decay, as adamw, got {name}"
     except Exception as error:  # an optimiser of the user may raise anything
         return f"train.optimizer: {name}: {describe_error(error, cls)}"
     return None
+
+
+def _example(cls: type[torch.optim.Optimizer], config: TrainConfig, **changes: float) -> torch.optim.Optimizer:
+    """Return the optimiser over one small matrix of a block, with ``changes`` of its arguments."""
+    matrix = nn.Parameter(torch.tensor([[3.0, -2.0], [1.0, 2.0]], dtype=torch.float64))
+    hidden = {"hidden": True} if getattr(cls, "splits_hidden", False) else {}
+    return cls([{"params": [matrix], "lr_scale": 1.0} | hidden], **{**constructor_arguments(cls, config), **changes})
+
+
+def _decays_weights(cls: type[torch.optim.Optimizer], config: TrainConfig) -> bool:
+    """Return whether weight decay only subtracts lr * decay * x from a parameter x, and does not act on the update.
+
+    Three steps with gradients of different sizes show it: an L2 penalty also changes the averages that make up the update.
+    """
+    lr, sizes = 1e-3, (1.0, 0.1, 10.0)
+    ends = []
+    for decay in (0.0, 1.0):
+        optimizer = _example(cls, config, lr=lr, weight_decay=decay)
+        (matrix,) = optimizer.param_groups[0]["params"]
+        start = matrix.detach().clone()
+        for size in sizes:
+            matrix.grad = size * torch.tensor([[1.0, 2.0], [-1.0, 1.0]], dtype=torch.float64)
+            optimizer.step()
+        ends.append(matrix.detach())
+    decayed = len(sizes) * lr * start
+    return torch.allclose(ends[0] - ends[1], decayed, rtol=0.02)
+
+
+def _decay_cautiously(optimizer: torch.optim.Optimizer, config: TrainConfig) -> None:
+    """Let cautious weight decay follow each step of an optimizer, which itself has a weight decay of 0."""
+    kept: list[tuple[float, nn.Parameter, Tensor]] = []  # rate of decay, parameter, its values before the step
+    for group in optimizer.param_groups:
+        group.setdefault(CAUTIOUS, config.weight_decay)
+
+    def keep(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        kept.clear()  # after a step that failed
+        for group in optimizer.param_groups:
+            rate = group["lr"] * group[CAUTIOUS]
+            kept.extend((rate, p, p.detach().clone()) for p in group["params"] if rate and p.grad is not None)
+
+    @torch.no_grad()
+    def decay(*_: Any) -> None:
+        for rate, p, before in kept:
+            agrees = (before - p).sign() * before.sign() >= 0
+            p.sub_(before * agrees, alpha=rate)
+        kept.clear()
+
+    optimizer.register_step_pre_hook(keep)
+    optimizer.register_step_post_hook(decay)
 
 
 def _parameter_groups(model: nn.Module, config: TrainConfig, *, split_hidden: bool) -> list[dict[str, Any]]:
@@ -118,7 +180,7 @@ def _parameter_groups(model: nn.Module, config: TrainConfig, *, split_hidden: bo
             groups.setdefault((-scale, not decayed, not hidden), []).append(p)
     return [
         {"params": parameters, "lr_scale": -negative}
-        | ({"weight_decay": 0.0} if undecayed and takes_decay else {})
+        | ({CAUTIOUS if config.cautious_decay else "weight_decay": 0.0} if undecayed and takes_decay else {})
         | ({"hidden": not others} if split_hidden else {})
         for (negative, undecayed, others), parameters in sorted(groups.items(), key=lambda item: item[0])
     ]
