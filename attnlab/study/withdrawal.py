@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.files import real_path
 from attnlab._util.lock import file_lock
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import outdated_records
@@ -153,7 +154,7 @@ def _folder_of(record: Record, root: Path) -> Path:
     """
     tags = record.data.tags
     folder = root / tags["attnlab.folder"] if REDONE_TAG in tags else run_folder(root, tags["attnlab.fingerprint"])
-    if folder.resolve().parent != (root / "work").resolve():
+    if real_path(folder).parent != real_path(root / "work"):
         raise UserError(f"expected a folder of a run, got {folder}", record.info.run_id)
     return folder
 

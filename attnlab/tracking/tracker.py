@@ -173,10 +173,19 @@ class Tracker:
         return search_runs(self._client, self._experiment_id)
 
     def find(self, key: str) -> Record | None:
-        """Look up the current record of a key in the store, where another parent may have written it."""
+        """Look up the current record of a key in the store, where another parent may have written it.
+
+        It is the finished one, else the last. Others that have ended are deleted; of two that are running, the parent without
+        the ticket deletes its own.
+        """
         filter_string = f"tags.`attnlab.fingerprint` = '{key}'"
-        for record in self._client.search_runs([self._experiment_id], filter_string, order_by=["attributes.start_time ASC"]):
-            self._add_active(record)
+        records = self._client.search_runs([self._experiment_id], filter_string, order_by=["attributes.start_time ASC"])
+        if records:
+            current = next((record for record in records if record.info.status == "FINISHED"), records[-1])
+            for other in records:
+                if other is not current and other.info.status != "RUNNING":
+                    self.delivery.call(partial(self._delete, other.info.run_id))
+            self._active[key] = current
         return self._active.get(key)
 
     def update_current(self, keys: Collection[str], *, partial: bool = False) -> None:
@@ -223,6 +232,11 @@ class Tracker:
         except MlflowException:
             if self._is_active(run_id):
                 raise
+
+    def is_replaced(self, run_id: str) -> bool:
+        """Return whether another parent deleted a record, because it took the run over or had a record of it, too."""
+        record = self._client.get_run(run_id)
+        return record.info.lifecycle_stage != "active" and REPLACED_TAG in record.data.tags
 
     def _is_active(self, run_id: str) -> bool:
         return self._raw.get_run(run_id).info.lifecycle_stage == "active"

@@ -11,9 +11,13 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
+from attnlab.planning.plan import plan
+from attnlab.study.execution.result_rows import ResultRows
 from attnlab.study.trials.queue import Queue, Ticket
+from attnlab.tracking.attempts import REPLACED_TAG
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import find_experiment, load_runs
+from attnlab.tracking.tracker import Tracker
 from tests.study.test_study import go, study
 from tests.support.paths import ROOT
 
@@ -54,8 +58,6 @@ def test_a_run_that_mlflow_rejects_fails_alone(method: str, root: Path, monkeypa
 
 
 def test_a_record_that_is_deleted_while_its_run_trains_fails_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.tracking.tracker import Tracker
-
     log_metrics = Tracker.log_metrics
 
     def delete_first(self: Tracker, run_id: str, step: int, metrics: dict[str, float]) -> None:
@@ -70,8 +72,14 @@ def test_a_record_that_is_deleted_while_its_run_trains_fails_alone(root: Path, m
     assert go(root, grid={"variant": ["dense"]}, seeds=[0, 1]).ok
 
 
-def test_a_run_that_is_taken_over_while_its_end_is_recorded_does_not_fail(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database does not respond after this parent has made sure of its ticket, and another parent gives it up for dead."""
+@pytest.mark.parametrize("takes_ticket", [True, False])
+def test_a_run_that_another_parent_takes_over_late_does_not_fail(
+    takes_ticket: bool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database does not respond after this parent has made sure of its ticket, and another parent gives it up for dead.
+
+    That parent may delete the record without the ticket: it created a record of its own late.
+    """
     owns, client = Queue.owns, MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     taken = list[str]()
 
@@ -79,10 +87,12 @@ def test_a_run_that_is_taken_over_while_its_end_is_recorded_does_not_fail(root: 
         answer = owns(self, ticket)
         if not taken:
             taken.append(ticket.key)
-            self.study.tell(ticket.number, state=self._states.FAIL)
-            self.enqueue([ticket.key])
+            if takes_ticket:
+                self.study.tell(ticket.number, state=self._states.FAIL)
+                self.enqueue([ticket.key])
             for record in search_runs(client, find_experiment(client, "small").experiment_id):
                 if record.data.tags["attnlab.fingerprint"] == ticket.key:
+                    client.set_tag(record.info.run_id, REPLACED_TAG, "yes")
                     client.delete_run(record.info.run_id)
         return answer
 
@@ -90,6 +100,31 @@ def test_a_run_that_is_taken_over_while_its_end_is_recorded_does_not_fail(root: 
     result = go(root, grid={"variant": ["dense"]}, seeds=[0, 1])
     assert taken and [row.state for row in result.rows] == ["completed", "completed"]
     assert result.ok and list(load_runs("small", root)["state"]) == ["completed"] * 2
+
+
+def test_of_two_running_records_none_is_deleted_by_a_look(root: Path) -> None:
+    """After a late response, the record of the parent without the ticket can be the later one."""
+    with Tracker(plan(study(grid={"variant": ["dense"]}, seeds=[0])), root) as tracker:
+        client, experiment = tracker._raw, tracker._experiment_id
+        running = [
+            client.create_run(experiment, start_time=time, tags={"attnlab.fingerprint": "0a"}).info.run_id for time in (2, 1)
+        ]
+        for _ in range(2):
+            found = tracker.find("0a")
+            assert found is not None and found.info.run_id == running[0]
+            assert {record.info.run_id for record in client.search_runs([experiment])} == {*running}
+        client.set_terminated(running[1])
+        for _ in range(2):
+            found = tracker.find("0a")
+            assert found is not None and found.info.run_id == running[1], "the finished one is kept"
+
+
+def test_a_run_without_a_record_has_a_row(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultRows, "_find", lambda rows, key: None)
+        result = go(root, grid={"variant": ["dense"]}, seeds=[0])
+    (row,) = result.rows
+    assert (row.state, result.ok) == ("failed", False) and "deleted" in row.reason
 
 
 def test_a_study_in_a_locale_without_utf8(root: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import WITHOUT_RESULT
-from attnlab.study.execution.rows import Row, row_of_record, row_of_run, row_without_confirmation
+from attnlab.study.execution.rows import Row, row_of_record, row_of_run, row_without_confirmation, row_without_record
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -42,13 +42,11 @@ class ResultRows:
         """
         order = {cell.name: i for i, cell in enumerate([*self._plan.stages, *self._plan.cells])}
         runs = sorted(self._scheduler.runs.values(), key=lambda run: order[run.cell.name])
-        run_rows = {run.name: self._find(run.key) for run in runs}
-        missing = [name for name, row in run_rows.items() if row is None]
-        assert not missing, f"neither a row nor a record: {missing}"
+        run_rows = [self._find(run.key) or row_without_record(run) for run in runs]
         trial_rows = (self._find(key) for key in self._scheduler.trials)
         seed = self._plan.seeds[0]
         unconfirmed = [row_without_confirmation(cell, seed, reason) for cell, reason in self._scheduler.unconfirmed.items()]
-        return [*(row for row in (*run_rows.values(), *trial_rows) if row is not None), *unconfirmed]
+        return [*run_rows, *(row for row in trial_rows if row is not None), *unconfirmed]
 
     def _find(self, key: str) -> Row | None:
         """Return the row of a run that was trained here, in an earlier call, or by another parent."""

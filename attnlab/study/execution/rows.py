@@ -85,6 +85,13 @@ def row_of_refusal(cell: Cell, run: Run, *, run_id: str) -> Row:
     return Row(cell.name, cell.name, run.seed, RunState.REFUSED, {}, str(cell.refusal), run_id)
 
 
+def row_without_record(run: Run) -> Row:
+    """Return the row of a run that another parent ended, and that has no record: it was deleted in MLflow meanwhile."""
+    return Row(
+        run.name, run.cell.name, run.seed, RunState.FAILED, {}, "its record was deleted: the next call trains it again", ""
+    )
+
+
 def row_without_confirmation(cell: str, seed: int, reason: str) -> Row:
     """Return the row of a cell with nothing to confirm after its search."""
     return Row(cell, cell, seed, RunState.FAILED, {}, reason, "", phase="confirm")

@@ -53,7 +53,7 @@ POLL_SECONDS = 1.0  # between two looks at time limits, and at the runs that oth
 
 
 class _TakenOver(Exception):
-    """Another parent took a run over because this one was silent for so long: the other parent's record counts."""
+    """Another parent took a run over because this one was silent for so long, and its record counts; or it only tried to."""
 
 
 @dataclass
@@ -310,6 +310,8 @@ class Runner:
         except _TakenOver:
             self._active.remove(active)
             self._tracker.delete(active.run_id)
+            if claimed.queue.owns(claimed.ticket):
+                self._launch(claimed, slot=active.slot)
             return
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
@@ -342,7 +344,7 @@ class Runner:
             The ending, which is a failure if the MLflow store rejected the record, and the number of failed attempts.
 
         Raises:
-            _TakenOver: the store rejected the record because another parent has deleted it.
+            _TakenOver: another parent took the run over, or deleted its record.
         """
         run, failed_attempts = active.run, 0
         try:
@@ -350,7 +352,7 @@ class Runner:
         except TrackingDiskError:
             raise
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
-            if not active.claimed.queue.owns(active.claimed.ticket):
+            if not active.claimed.queue.owns(active.claimed.ticket) or self._tracker.is_replaced(active.run_id):
                 raise _TakenOver from error
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
