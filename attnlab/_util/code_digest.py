@@ -13,6 +13,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnlab._util.files import real_path
 from attnlab._util.imported_files import Roots, editable_roots, imported_files, path_roots
 
 
@@ -42,7 +43,7 @@ def code_files(path: Path) -> set[Path]:
     package count too. Of a symbolic link, modules of the folder of the file itself count as well, where Python looks for them.
     """
     package = _package(path)
-    folders = dict.fromkeys((path.parent, path.resolve().parent))
+    folders = dict.fromkeys((path.parent, real_path(path).parent))
     roots: Roots = [*((folder, None) for folder in folders), *([(package.parent, package.name)] if package else [])]
     return imported_files({path}, [*roots, *shared_roots()])
 

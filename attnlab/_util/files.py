@@ -24,6 +24,11 @@ _DISK_MESSAGES = {  # of libraries that raise no errno: sqlite, tokenizers, nump
 }
 
 
+def real_path(path: str | Path) -> Path:
+    """Return an absolute path without links. `Path.resolve` raises for a link that leads to itself; reading it says why."""
+    return Path(os.path.realpath(path))
+
+
 def require_no_pipe(path: Path) -> None:
     """Raise `UserError` for a named pipe (FIFO), which could be waited for without end; one of the shell (`<(...)`) is read."""
     if path.is_fifo() and not path.is_relative_to("/dev/fd") and not path.is_relative_to("/proc"):
@@ -123,8 +128,8 @@ def _is_outside(error: BaseException, folders: Sequence[Path]) -> bool:
     name = (error.filename2 or error.filename) if isinstance(error, OSError) else None
     if not isinstance(name, str | bytes):  # no name, or a file descriptor: the file is unknown
         return False
-    path = Path(os.fsdecode(name)).resolve()
-    return not any(path.is_relative_to(folder.resolve()) for folder in folders)
+    path = real_path(os.fsdecode(name))
+    return not any(path.is_relative_to(real_path(folder)) for folder in folders)
 
 
 def causes(error: BaseException | None) -> list[BaseException]:

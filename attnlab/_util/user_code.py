@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from attnlab._util.code_digest import code_digest, code_files
-from attnlab._util.files import sha256, why_no_file
+from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab._util.imported_files import is_local, is_namespace, module_file
 from attnlab.errors import UserError
 
@@ -34,7 +34,7 @@ def load_file(path: Path) -> ModuleType:
     Raises:
         UserError: the file does not exist, or running it failed.
     """
-    path = path.resolve()
+    path = real_path(path)
     if not path.is_file():
         raise UserError(f"expected a Python file at {path}: {why_no_file(path)}")
     name = module_name(path)
@@ -76,9 +76,9 @@ def load_sources(sources: dict[str, str]) -> None:
 
 def require_unchanged(path: Path, expected: str) -> str:
     """Return the digest of a file's code; raise ``UserError`` if neither it nor the digest of bytes (0.3) is ``expected``."""
-    digest = code_digest(path.resolve())
+    digest = code_digest(real_path(path))
     if expected not in (digest, sha256(path)):
-        files = code_files(path.resolve()) - {path.resolve()}
+        files = code_files(real_path(path)) - {real_path(path)}
         helpers = f" (or a file that it imports: {', '.join(sorted(file.name for file in files))})" if files else ""
         message = f"{path}{helpers} has changed since this was planned: expected the digest {expected[:16]}, got {digest[:16]}"
         raise UserError(message)
@@ -97,7 +97,7 @@ def forget_changed_files() -> None:
 
 def is_loaded(path: Path) -> bool:
     """Return whether a user's file, as it is now, has been imported in this process."""
-    name = module_name(path.resolve())
+    name = module_name(real_path(path))
     return name in sys.modules and name in _stamps and _stamp(_stamps[name]) == _stamps[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from attnlab._util.files import real_path
 from attnlab._util.plural import count
 from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text
 from attnlab.config.axes import text
@@ -30,19 +31,19 @@ def print_commands(plan: Plan, *, each: bool = False) -> None:
     print()
     if common:
         print_text(f"All cells: {'; '.join(f'{name} {value}' for name, value in common.items())}.")
-    print_text(f"{count(plan.total, 'run')} ({count(len(plan.seeds), 'seed')} per cell), in {plan.folder.resolve()}.")
+    print_text(f"{count(plan.total, 'run')} ({count(len(plan.seeds), 'seed')} per cell), in {real_path(plan.folder)}.")
     first = plan.runs[0].settings
     assert isinstance(first, CommandConfig)
     print_text(f"First command: {shlex.join(first.arguments)}")
     named = "listed under 'files'" if plan.study.files is not None else "that count"
     print_files(plan, each=each, named=named, consequence="A run is repeated when its command or files change.")
     if plan.study.files is not None:
-        folder, found = plan.folder.resolve(), command_files(plan.folder.resolve(), first.arguments, first.env)
+        folder, found = real_path(plan.folder), command_files(real_path(plan.folder), first.arguments, first.env)
         listed = {folder / name for name in counted_files(folder, first.files)}
         code = [name for name in counted_files(folder, found) if name.endswith((".py", ".sh")) and folder / name not in listed]
         if code:
             print_text(f"note: not listed under 'files', so runs are not repeated when they change: {', '.join(code)}")
-    elif computed := unfollowed_imports(plan.folder.resolve(), first.files):
+    elif computed := unfollowed_imports(real_path(plan.folder), first.files):
         print_text(
             f"note: imports with computed names cannot be followed ({', '.join(computed[:SHOWN])}): when such a module "
             "changes, runs are not repeated; you should list it under 'files'"
@@ -58,7 +59,7 @@ def print_files(plan: Plan, *, each: bool, named: str = "with your classes", con
     """
     settings = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
     names = {name for one in settings for name in (one.files if isinstance(one, CommandConfig) else one.sources)}
-    files = counted_files(plan.folder.resolve(), names)
+    files = counted_files(real_path(plan.folder), names)
     if not files and consequence is None:
         return
     shown = files if each or len(files) <= SHOWN + 1 else files[:SHOWN]

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from attnlab._util.files import real_path
 from attnlab._util.text_table import GAP, format_table
 
 GREEN, RED, YELLOW, BLUE = "32", "31", "33", "34"
@@ -77,4 +78,4 @@ def format_duration(seconds: float) -> str:
 
 def relative(path: Path) -> str:
     """Return the path relative to the working directory if it is inside it, else in full."""
-    return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
+    return os.path.relpath(path) if real_path(path).is_relative_to(Path.cwd()) else str(path)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from attnlab._util.files import real_path
 from attnlab.config.axes import canonical, text
 from attnlab.config.study import StudyConfig
 from attnlab.config.study_source import assignment
@@ -134,7 +135,7 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
     for axis, index in chosen.items():
         values |= level_values(study, axis, index)
     env = {name: _shown(value) for name, value in study.env.items()}
-    return CommandConfig(command=study.command, values=values, env=env, folder=str(study.folder.resolve()))
+    return CommandConfig(command=study.command, values=values, env=env, folder=str(real_path(study.folder)))
 
 
 # ---------------------------------------------------------------- checks

@@ -22,6 +22,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from attnlab._util.files import real_path
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import canonical, labels, pick, text
 from attnlab.config.claim import OF_SOLVE_RATES, OF_TRENDS
@@ -70,7 +71,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     else:
         path = Path(source)
         written, source_map = read(path, what="a study")
-    folder, files = (path.parent, (path.resolve(),)) if path else (Path(), ())
+    folder, files = (path.parent, (real_path(path),)) if path else (Path(), ())
     fields, source_map = with_included(written, source_map, folder=folder, ancestors=files)
 
     # Split the assignments into those over the study itself and those over the base.
@@ -304,8 +305,8 @@ def with_included(
         path = folder / Path(name).expanduser()
     except RuntimeError as error:  # an unknown ~user
         raise UserError(f"include: {error}", place) from None
-    if path.resolve() in ancestors:
-        cycle = ancestors[ancestors.index(path.resolve()) :]
+    if real_path(path) in ancestors:
+        cycle = ancestors[ancestors.index(real_path(path)) :]
         through = f", through {', '.join(file.name for file in cycle[1:])}" if cycle[1:] else ""
         raise UserError(f"include: {path.name} includes itself{through}", place)
     try:
@@ -314,7 +315,7 @@ def with_included(
         if error.where != str(path):  # a place in the file
             raise
         raise UserError(f"include: {error.message}", place) from None
-    base, base_map = with_included(base, base_map, folder=path.parent, ancestors=(*ancestors, path.resolve()))
+    base, base_map = with_included(base, base_map, folder=path.parent, ancestors=(*ancestors, real_path(path)))
     if not source_map.values:
         source_map = _map_of(fields)
     own = {key: value for key, value in fields.items() if key != INCLUDE}

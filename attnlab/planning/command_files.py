@@ -17,7 +17,7 @@ from pathlib import Path
 
 from attnlab._util.code_digest import code_digest, code_files
 from attnlab._util.configuration_files import base_files, configuration_file
-from attnlab._util.files import sha256, why_no_file
+from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab._util.imported_files import (
     Roots,
     code_tree,
@@ -96,7 +96,7 @@ def find_program(word: str, folder: Path) -> str | None:
     """
     if word == PYTHON:
         return sys.executable
-    return shutil.which(str((folder / word).resolve()) if "/" in word else word)
+    return shutil.which(str(real_path(folder / word)) if "/" in word else word)
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -311,7 +311,7 @@ def _check_program(study: StudyConfig, command: CommandConfig) -> None:
         raise UserError("command: expected a program, got an empty command line", study.where("command"))
     program = command.arguments[0]
     if find_program(program, study.folder) is None:
-        where = f"in {study.folder.resolve()}" if "/" in program else "in PATH"
+        where = f"in {real_path(study.folder)}" if "/" in program else "in PATH"
         raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
     for word in command.arguments[1:]:
         path = study.folder / word.rpartition("=")[2]

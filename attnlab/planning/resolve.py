@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab._util.code_digest import code_digest, module_digest
-from attnlab._util.files import why_no_file
+from attnlab._util.files import real_path, why_no_file
 from attnlab._util.raise_site import describe_error
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
@@ -75,7 +75,7 @@ def import_files(study: StudyConfig) -> list[Path]:
 def _existing(study: StudyConfig, name: str, *, what: str, place: str) -> Path:
     """Return the path of a file given relative to the study; raise ``UserError`` at ``place`` if it does not exist."""
     try:
-        path = (study.folder / Path(name).expanduser()).resolve()
+        path = real_path(study.folder / Path(name).expanduser())
         if path.is_file():
             return path
         if path.exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab._util.files import sha256, why_no_file
+from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, datasets
 from attnlab.tasks.overlap import NOTABLE, WINDOW, Overlap, overlap
@@ -36,7 +36,7 @@ class DataFile:
     """
 
     def __init__(self, path: str, *, option: str) -> None:
-        self.path = Path(path).expanduser().resolve()
+        self.path = real_path(Path(path).expanduser())
         self.option = option
         if not self.path.is_file():
             raise UserError(f"{option}: expected a file at {self.path}: {why_no_file(self.path)}")

@@ -21,7 +21,7 @@ from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage_url
-from attnlab._util.files import causes, describe_disk_error, require_no_pipes
+from attnlab._util.files import causes, describe_disk_error, real_path, require_no_pipes
 from attnlab._util.lock import file_lock
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
@@ -60,7 +60,7 @@ def runs_folder(root: str | Path | None = None) -> Path:
         UserError: it is a file, a file in it is a named pipe, or the path contains a character that has a special meaning in an
             SQLite URI.
     """
-    folder = Path(root or os.environ.get("ATTNLAB_RUNS") or "runs").resolve()
+    folder = real_path(root or os.environ.get("ATTNLAB_RUNS") or "runs")
     if special := {"?", "%"} & set(str(folder)):
         raise UserError(f"expected a runs folder without {min(special)!r} in its path, got {folder}")
     if folder.exists() and not folder.is_dir():

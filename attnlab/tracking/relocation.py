@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from attnlab._util.files import require_no_pipe
+from attnlab._util.files import real_path, require_no_pipe
 from attnlab.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def require_inside(location: str | None, root: Path) -> Path | None:
             f"expected artifacts in the runs folder, got artifacts at {address.scheme}://{address.netloc}", "mlflow.db"
         )
     folder = Path(unquote(address.path))
-    _require_below(root.resolve() / "artifacts", folder, where="mlflow.db")
+    _require_below(real_path(root) / "artifacts", folder, where="mlflow.db")
     return folder
 
 
@@ -86,7 +86,7 @@ def require_of_run(location: str | None, run_id: str) -> Path | None:
     folder = Path(unquote(address.path))
     if not re.fullmatch("[0-9a-f]{32}", run_id) or folder.parts[-2:] != (run_id, "artifacts"):
         raise UserError(f"expected the artifacts of the run {run_id} in .../{run_id}/artifacts, got {folder}", "MLflow")
-    _require_below(folder.resolve(), folder, where="MLflow")
+    _require_below(real_path(folder), folder, where="MLflow")
     return folder
 
 
@@ -94,8 +94,8 @@ def _require_below(top: Path, folder: Path, *, where: str) -> None:
     """Raise a `UserError` if a folder, or the target of a link in it, is not below ``top``, or a file is a named pipe."""
     for path in [folder, *folder.rglob("*")]:
         require_no_pipe(path)
-        if (path == folder or path.is_symlink()) and not path.resolve().is_relative_to(top):
-            raise UserError(f"expected artifacts in {top}, got {path}, which leads to {path.resolve()}", where)
+        if (path == folder or path.is_symlink()) and not real_path(path).is_relative_to(top):
+            raise UserError(f"expected artifacts in {top}, got {path}, which leads to {real_path(path)}", where)
 
 
 def _earlier_root(location: str) -> Path | None:

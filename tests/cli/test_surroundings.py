@@ -62,6 +62,29 @@ def test_a_pipe_instead_of_a_file_is_named(name: str, tmp_path: Path, monkeypatc
     assert name in str(refused.value)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_link_to_itself_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path))
+    (tmp_path / name).symlink_to(tmp_path / name)
+    with pytest.raises((UserError, OSError)) as refused:  # `main` prints both
+        FILES[name](tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("words", ["plan loop.yaml", "plan outer.yaml", "check loop.py:Mixer", "merge loop.zip", "runs s"])
+def test_commands_answer_a_link_to_itself(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", "loop")
+    for name in ("loop", "loop.yaml", "loop.py", "loop.zip"):
+        Path(name).symlink_to(name)
+    Path("outer.yaml").write_text("include: loop.yaml\n", encoding="utf-8")
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("attnlab: ") and error.count("\n") == 1
+
+
 def test_a_pattern_that_only_a_pipe_matches_names_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data.fifo")
     (tmp_path / "data").mkdir()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from multiprocessing.connection import Connection
-from pathlib import Path
 from statistics import linear_regression, median
 from time import perf_counter, process_time
 from typing import Any
 
+from attnlab._util.files import real_path
 from attnlab._util.memory import available_memory, limit_memory
 from attnlab._util.process import describe_exit_code, fork
 from attnlab._util.raise_site import describe_error
@@ -196,7 +196,7 @@ def _with_components(name: str, components: Sequence[str | Mapping[str, Any]]) -
 def _absolute(name: str) -> str:
     """Make the path of ``file.py:Class`` absolute: the processes may have another working directory."""
     path, colon, cls = name.rpartition(":")
-    return f"{Path(path).resolve()}:{cls}" if colon and path.endswith(".py") else name
+    return f"{real_path(path)}:{cls}" if colon and path.endswith(".py") else name
 
 
 def _role(config: BenchConfig, classes: Collection[type[Variant]]) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from attnlab._util.code_digest import code_files
-from attnlab._util.files import describe_error, replacing, require_no_pipe, why_no_file
+from attnlab._util.files import describe_error, real_path, replacing, require_no_pipe, why_no_file
 from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
@@ -152,7 +152,7 @@ def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
 
 def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:
     """Yield a file, and if it is Python code, those that it imports from its folder."""
-    used = code_files(path.resolve()) if path.suffix == ".py" else {path.resolve()}
+    used = code_files(real_path(path)) if path.suffix == ".py" else {real_path(path)}
     top = os.path.commonpath([file.parent for file in used])
     for file in sorted(used):
         yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from pathlib import Path
 
+from attnlab._util.files import real_path
 from attnlab.cli._arguments import Parser, positive_int
 from attnlab.cli._printing import relative
 from attnlab.cli._study import (
@@ -45,7 +45,7 @@ def main(arguments: Namespace) -> int:
     from attnlab.extras.slurm.jobs import Resources, StudyRequest, submit
 
     request = StudyRequest(
-        study=Path(arguments.study).resolve(),
+        study=real_path(arguments.study),
         sets=study_sets(arguments),
         only=parse_only(arguments.only),
         workers=arguments.workers,
