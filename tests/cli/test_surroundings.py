@@ -62,7 +62,7 @@ def test_a_pipe_instead_of_a_file_is_named(name: str, tmp_path: Path, monkeypatc
     assert name in str(refused.value)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", sorted(FILES.keys() - {"index.json"}))  # without it, a folder has no such page
 def test_a_link_to_itself_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path))
     (tmp_path / name).symlink_to(tmp_path / name)
