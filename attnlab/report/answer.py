@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from attnlab.config.grid import cell_name
 from attnlab.report.effects_by_study import (
     Unit,
     draw_effects,
@@ -108,20 +109,30 @@ def _has_verdict(contrast: Contrast) -> bool:
 
 def _by_study(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
     """Return the sentence in plain words on the verdicts of a contrast in its studies, and its effects."""
-    clauses: dict[Sentence, list[str]] = {}
+    clauses: dict[Sentence, dict[str, list[CellSummary]]] = {}  # text -> study -> the cells that it is about
     for study in contrast.studies:
         for cell in study.comparisons:
             if cell.verdict is not None:
                 clause = Clause(contrast.baseline, cell.verdict.kind, remark_of(cell.verdict, study.table.spec))
                 text = tuple(describe_clause(clause, [cell], [contrast.name], spec=study.table.spec))
-                clauses.setdefault(text, []).append(study.table.name)
+                clauses.setdefault(text, {}).setdefault(study.table.name, []).append(cell)
+    judged = {study.table.name: [cell for cell in study.comparisons if cell.verdict is not None] for study in contrast.studies}
     parts: list[str] = []
     n = len(contrast.studies)
     everywhere = f"{'both' if n == 2 else f'all {n}'} {unit.many}{'' if n == of else ' that compare them'}"
     for text, studies in clauses.items():
-        where = join(dict.fromkeys(studies)) if len(clauses) > 1 or n == 1 else [everywhere]
+        places = [f"{name}{_which(cells, judged[name])}" for name, cells in studies.items()]
+        where = join(places) if len(clauses) > 1 or n == 1 else [everywhere]
         parts += ["; in " if parts else "in ", *where, ", ", *text]
     return [*as_sentence(parts), f" Effects: {', '.join(_named_effects(study) for study in contrast.studies)}."]
+
+
+def _which(cells: Sequence[CellSummary], judged: Sequence[CellSummary]) -> str:
+    """Return which of a study's comparisons are meant, as in " (delta, ssd)"; "" when it has no others."""
+    if len(cells) == len(judged):
+        return ""
+    apart = [axis for axis in judged[0].axes if len({cell.axes.get(axis) for cell in judged}) > 1]
+    return f" ({', '.join(cell_name({axis: cell.axes[axis] for axis in apart}) or cell.name for cell in cells)})"
 
 
 def _named_effects(study: ContrastEffect) -> str:

@@ -59,6 +59,15 @@ def test_all_and_both_are_of_the_studies_that_compare_the_cells() -> None:
     assert text(answer).startswith("In both studies that compare them, `no_wo` is worse than `dense`")
 
 
+def test_a_study_with_two_verdicts_on_a_contrast_names_the_cells_of_each() -> None:
+    answer = answer_of(*(made_up_study(name, {"no_wo": 0.003}, heads=(1, 4), noise=0.0018) for name in "ab"))
+    sentence = text(answer).partition(" Effects")[0]
+    assert sentence.count(" than `dense`") == sentence.count("cannot tell") == 1, sentence
+    (decided,) = [part for part in sentence.split(";") if "is worse" in part]
+    (undecided,) = [part for part in sentence.split(";") if "cannot tell" in part]
+    assert "In a and b (heads=4)" in decided and "in b (heads=1)" in undecided
+
+
 def test_an_effect_of_zero_has_no_sign() -> None:
     answer = answer_of(made_up_study("a", {"no_wo": 0.02}), made_up_study("b", {"no_wo": 0.0}, noise=0.0))
     assert "the same sign" not in text(answer) and "no opposite signs" in text(answer)
