@@ -164,7 +164,7 @@ def _chain_pflop(cell: CellSummary) -> str:
 
 def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the verdict table, and none on figures that it does not have."""
-    texts = spec.estimator.notes(cells, margin=spec.margin, looks=spec.looks) or _notes_on_intervals(cells)
+    texts = spec.estimator.notes(cells, margin=spec.margin, looks=spec.looks, family=spec.family) or _notes_on_intervals(cells)
     if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
     if any(m.format_range(cell.ranges.get(m.name, ())) for cell in cells for m in shown_in("verdict table")):
@@ -221,10 +221,19 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
             "run repeated. Cells of which some runs solve a task exactly can be compared by their solve rates (`estimand`)."
         )
     if any(_effect_size(cell) for cell in cells):
-        texts.append("Effect size: the mean difference in standard deviations of the paired differences.")
+        texts.append(_note_on_effect_size(cells))
     texts += [*equivalence_notes, *margin_notes(cells, spec), *control_notes(cells, spec), *look_notes]
     texts += [*notes_on_files(cells), *notes_on_equal_results(cells)]
     return [*texts, "Parentheses after parameters: the difference from the baseline."]
+
+
+def _note_on_effect_size(cells: Sequence[CellSummary]) -> str:
+    borrowed = any(cell.difference and cell.difference.interval.prior for cell in cells)
+    spread = "the variance of the test of the table" if borrowed else "the variance of the paired differences"
+    return (
+        "Effect size: the mean difference in standard deviations of the paired differences (Cohen's d, with Hedges' correction "
+        f"for few seeds, from {spread})."
+    )
 
 
 def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[str]]:
@@ -233,7 +242,7 @@ def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[
         return [], [], []
     margin = spec.margin or 0
     level = (
-        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of the table. "
+        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of {spec.family}. "
         "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
         "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
         "verdicts are more certain than they should be."

@@ -144,6 +144,11 @@ class ComparisonSpec:
         return self.tasks.task
 
     @property
+    def family(self) -> str:
+        """What verdicts are corrected over: the table, or all tasks of the study."""
+        return "all tasks of the study" if self.task else "the table"
+
+    @property
     def baseline(self) -> Mapping[str, Any]:
         """The first baseline, to which costs are matched; empty when cells are not compared."""
         return self.baselines[0] if self.baselines else {}

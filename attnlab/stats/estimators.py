@@ -145,8 +145,17 @@ class Estimator:
         """Return further columns of a cell for `cells.csv`."""
         return {}
 
-    def notes(self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
-        """Return notes on the figures of a table; without any, the page explains intervals and tests of means."""
+    def notes(
+        self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None, family: str = "the table"
+    ) -> list[str]:
+        """Return notes on the figures of a table; without any, the page explains intervals and tests of means.
+
+        Args:
+            cells: The rows of the table.
+            margin: The largest difference that counts as equivalent.
+            looks: Looks at which the study is judged.
+            family: What verdicts are corrected over.
+        """
         return []
 
     def warnings(self, cells: Iterable[CellSummary]) -> list[str]:

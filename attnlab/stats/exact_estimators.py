@@ -243,7 +243,9 @@ class Exact(Estimator):
         ends = (estimate.mean, estimate.low, estimate.high) if estimate else (None, None, None)
         return {"estimand": self.name, **dict(zip(("estimate", "estimate_low", "estimate_high"), ends, strict=True))}
 
-    def notes(self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None) -> list[str]:
+    def notes(
+        self, cells: Sequence[CellSummary], *, margin: float | None, looks: Looks | None, family: str = "the table"
+    ) -> list[str]:
         texts = [f"Seeds are summarized by {self.words.description}. Brackets are exact 95 % intervals over seeds."]
         texts += self.warnings(cells)
         if any(cell.scores.keys() - cell.values.keys() for cell in cells):
@@ -253,7 +255,7 @@ class Exact(Estimator):
         if not any(comparison.difference for cell in cells for comparison in (cell, *cell.further)):
             return texts
         texts.append(
-            f"Verdicts are at {describe_level(margin)}, corrected by Holm's method over all comparisons of the table: "
+            f"Verdicts are at {describe_level(margin)}, corrected by Holm's method over all comparisons of {family}: "
             f"{self.words.test_note}. Variances are not borrowed, and no distribution of the scores is assumed. “Inconclusive” "
             "means that these seeds do not decide between the cells, not that the cells are equal."
         )

@@ -1,11 +1,15 @@
 """Tests of intervals on the page and on the terminal: simultaneous ones, and the mark of chosen estimates."""
 
+import math
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
+from attnlab.config.estimand import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import figures
 from attnlab.report.export import cells_frame
@@ -34,6 +38,34 @@ VALUES = {"dense": STEADY} | {
     name: [base + value for base, value in zip(STEADY, noise, strict=True)] for name, noise in NOISE.items()
 }
 SPEC = changed(ONE, margin=0.001)
+
+
+def test_an_effect_size_is_the_difference_in_the_spread_that_the_page_names() -> None:
+    cells = [cell for cell in table().values() if cell.difference]
+    for cell in cells:
+        difference: Any = cell.difference
+        interval = difference.interval
+        n, weight, common = interval.n, 0, 0.0
+        if prior := interval.prior:
+            weight, common = prior.degrees_of_freedom, prior.variance
+        freedom = n - 1 + weight
+        variance = (interval.sd**2 * (n - 1) + common * weight) / freedom
+        hedges = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
+        assert difference.effect_size == pytest.approx(hedges * interval.mean / math.sqrt(variance), rel=0.01)
+    (borrowed,) = [text for text in notes([*table().values()], SPEC) if text.startswith("Effect size")]
+    alone = study({name: VALUES[name] for name in ("dense", "far")}, SPEC)
+    (single,) = [text for text in notes(alone, SPEC) if text.startswith("Effect size")]
+    assert "Hedges" in single and "test of the table" in borrowed and "test of the table" not in single
+
+
+@pytest.mark.parametrize("estimand", [None, EstimandConfig(name="solve_rate", threshold=2.0)])
+def test_the_page_of_a_task_says_that_verdicts_are_corrected_over_all_tasks(estimand: EstimandConfig | None) -> None:
+    spec = changed(SPEC, **({"estimand": estimand} if estimand else {}))
+    cells = study(VALUES, spec)
+    for task, family in (("", "of the table"), ("a", "of all tasks of the study")):
+        texts = notes(cells, replace(spec, tasks=replace(spec.tasks, task=task)))
+        (level,) = [text for text in texts if "corrected by Holm's method over all comparisons" in text]
+        assert f"comparisons {family}" in level
 
 
 def table() -> dict[str, CellSummary]:
