@@ -11,17 +11,21 @@ import yaml
 
 from attnlab.cli.main import main
 from attnlab.config.claim import OF_DIFFERENCES, ClaimConfig, Direction
+from attnlab.config.estimand import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds
 from attnlab.extras.claims.court import Claim, describe_statement, judge, read_claims
-from attnlab.extras.claims.page import summarize, write_page
+from attnlab.extras.claims.page import _ability, summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
 from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
+from attnlab.stats.compare import summarize_cells
+from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Correction, VerdictKind
 from tests.support.paths import ROOT
+from tests.support.specs import comparison_spec
 
 UPHELD, REFUTED, NOT_SETTLED = RulingKind.UPHELD, RulingKind.REFUTED, RulingKind.NOT_SETTLED
 OUTCOMES = (
@@ -154,6 +158,22 @@ def test_a_claim_about_several_cells_is_about_all_of_them() -> None:
     assert rule(stated, [evidence("better"), evidence("better")]).kind is UPHELD
     assert rule(stated, [evidence("better"), evidence("inconclusive")]).kind is NOT_SETTLED
     assert rule(stated, [evidence("better"), evidence("worse")]).kind is REFUTED
+
+
+@pytest.mark.parametrize(("looks", "outcome"), [(None, "can"), (Looks(4, 20), "inconclusive")])
+def test_a_solve_rate_is_judged_by_the_interval_of_its_page(looks: Looks | None, outcome: str) -> None:
+    rate = EstimandConfig(name="solve_rate", threshold=0.5)
+    spec = comparison_spec("s", ["variant"], "accuracy", "max", estimand=rate, looks=looks)
+    runs = [{"cell": "x", "variant": "x", "state": "completed", "seed": seed, "accuracy": 1.0} for seed in range(6)]
+    (cell,) = summarize_cells(runs, spec)
+    (one,) = gather(claim("can"), [cell], margin=None)
+    assert cell.estimate is not None and (one.low, one.high) == (cell.estimate.low, cell.estimate.high)
+    assert one.outcome == outcome
+
+
+def test_an_ability_that_differs_by_less_than_the_margin_is_not_just_equivalent() -> None:
+    assert "different" in _ability(evidence("equivalent", mean=0.02, low=0.01, high=0.03))
+    assert _ability(evidence("equivalent", mean=0.01, low=-0.01, high=0.03)).endswith(" equivalent")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ NOTES = (
     "Verdicts hold at the stated scale; they say nothing of larger models.",
     "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
     "Measured: the estimate with the 95 % interval that holds together with all others of its study; of several comparisons, "
-    "the range of the estimates. A solve rate is a share of the seeds, a saving a share of the steps.",
+    "the range of the estimates. A solve rate is a share of the seeds, a saving a share of the steps; their intervals hold by "
+    "themselves.",
     "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
 )
 OTHERS = (
@@ -89,7 +90,8 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def _ability(one: Evidence) -> str:
     task, _, _ = one.name.partition(":")
-    return f"{task}: {measured([one])}, {one.outcome}"
+    differs = one.outcome == "equivalent" and one.low is not None and one.high is not None and one.low * one.high > 0
+    return f"{task}: {measured([one])}, {'different by less than the margin' if differs else one.outcome}"
 
 
 def _remarks(cases: Iterable[Case]) -> list[str]:

@@ -17,9 +17,8 @@ from typing import Any
 from attnlab.config.axes import label_text
 from attnlab.config.claim import OF_SOLVE_RATES, OF_TRAINING, OF_TRENDS, ClaimConfig, Direction
 from attnlab.stats.cells import CellSummary, comparisons
-from attnlab.stats.exact import clopper_pearson
 from attnlab.stats.factorial import Effect, FactorialResult
-from attnlab.stats.paired import LEVEL, Difference
+from attnlab.stats.paired import Difference
 from attnlab.stats.share_summary import CellShare
 from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.trend import Trend, TrendKind
@@ -227,8 +226,9 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
     solved = getattr(cell.estimate, "solved", None)
     if cell.estimate is None or solved is None:
         return Evidence(cell.name, "inconclusive", reason="no solve rate", cells=(cell.name,))
-    n = cell.estimate.n
-    low, high = clopper_pearson(solved, n, LEVEL / 2)
+    n, low, high = cell.estimate.n, cell.estimate.low, cell.estimate.high  # corrected for looks, as on the study's page
+    if low is None or high is None:
+        return Evidence(cell.name, "inconclusive", n, solved / n, reason="no interval", cells=(cell.name,))
     outcome = "can" if low > MOST_SEEDS else "cannot" if high < MOST_SEEDS else "inconclusive"
     reason = f"{solved} of {n} seeds" if outcome == "inconclusive" else ""
     return Evidence(cell.name, outcome, n, solved / n, low, high, reason=reason, cells=(cell.name,))
