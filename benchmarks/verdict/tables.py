@@ -83,7 +83,7 @@ def autocast(path: Path) -> str:
         f"{row.bf16_ms / row.fp32_ms:.2f} ({peer}, {count(threads, 'thread')})" for (threads, peer), row in steps.iterrows()
     ]
     return (
-        f"Under bf16 autocast, a step of every cell takes the peers {', '.join(ratios)} times as long as in fp32: "
+        f"Under bf16 autocast, the steps of all cells together take the peers {', '.join(ratios)} times as long as in fp32: "
         f"`python -m benchmarks.verdict.autocast`, [{AUTOCAST}]({path.parent.name}/{AUTOCAST}).\n"
     )
 

@@ -7,180 +7,85 @@ claim must be in a fragment of ``NOT_DERIVED``: settings, figures of papers, and
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas
 import pytest
-from scipy.stats import t as student
 
+from tests.documentation.committed_tables import (
+    BERT,
+    COMPONENTS,
+    DIAGNOSTICS,
+    ENWIK8,
+    FACTORS,
+    GPT2,
+    GPU,
+    INDEX,
+    MEASURE,
+    NOT_DERIVED,
+    PAIRING,
+    README,
+    RECALL,
+    REPORTS,
+    SETTINGS,
+    STUDIES,
+    SYSTEMS,
+    TEXTS,
+    VERDICT,
+    VERDICTS,
+    WO,
+    WO_IMDB,
+    Claim,
+    all_on_gpu,
+    at_rate,
+    bert_row,
+    cells,
+    conclusive_seeds,
+    crossing,
+    difference,
+    effects,
+    ends,
+    exponents,
+    flops,
+    fp32,
+    layer,
+    minutes,
+    on_gpu,
+    quickstart_scores,
+    recall,
+    recalled_after,
+    reference,
+    row,
+    runs,
+    simulated,
+    simultaneous,
+    speed,
+    stages_within,
+    text_read,
+    times,
+    took,
+    trained,
+    value,
+    worst_for_new_items,
+)
 from tests.support.paths import ROOT
 
-REPORTS = ROOT / "reports"
 NUMBER = re.compile(r"(?<![\w.\-])[+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w)")
 NOT_TEXT = re.compile(
     r"\]\([^)]*\)|`[^`]*`|arXiv:\S+|(?:et al\.|Bloem|Smyth|Hall|Johnson) \(?\d{4}|\(\d{4}\)|Zen \d|IBM model 1"
 )
-Numbers = tuple[float, ...]
-
-
-@cache
-def runs(report: str) -> Any:
-    return pandas.read_csv(REPORTS / report / "runs.csv", low_memory=False)
-
-
-@cache
-def cells(report: str) -> Any:
-    return pandas.read_csv(REPORTS / report / "cells.csv").set_index("cell")
-
-
-def minutes(report: str) -> float:
-    return float(runs(report)["seconds"].sum() / 60)
-
-
-def value(report: str, cell: str, metric: str) -> Numbers:
-    """Return a cell's mean and the half width of its interval."""
-    row = cells(report).loc[cell]
-    return float(row[metric]), float(row["high"] - row["low"]) / 2
-
-
-def difference(report: str, cell: str) -> Numbers:
-    """Return a cell's difference and the half width of its interval."""
-    row = cells(report).loc[cell]
-    return float(row["difference"]), float(row["difference_high"] - row["difference_low"]) / 2
-
-
-def at_rate(report: str, rate: float, **where: float) -> Numbers:
-    """Return the paired difference of no_wo from dense at one learning rate, and the half width of its interval."""
-    table = runs(report)[lambda rows: (rows["state"] == "completed") & np.isclose(rows["train.lr"], rate)]
-    for name, wanted in where.items():
-        table = table[table[name] == wanted]
-    scores = table.pivot_table(index="seed", columns="variant", values="bits_per_byte").dropna()
-    differences = scores["no_wo"] - scores["dense"]
-    n = len(differences)
-    return float(differences.mean()), float(differences.std() / n**0.5 * student.ppf(0.975, n - 1))
-
-
-def simultaneous(report: str, cell: str) -> Numbers:
-    row = cells(report).loc[cell]
-    return float(row["difference"]), float(row["simultaneous_high"] - row["simultaneous_low"]) / 2
-
-
-def reference(report: str, name: str) -> float:
-    scores = json.loads((REPORTS / report / "report.json").read_text(encoding="utf-8"))["info"]["reference_scores"]
-    return next(float(score["value"]) for score in scores if score["name"] == name)
-
-
-def flops(report: str) -> Any:
-    """Return the mean training TFLOP of a run, by cell; stages have names of their own."""
-    table = runs(report)
-    return (3 * table["flops_per_token"] * table["tokens"] / 1e12).groupby(table["cell"]).mean()
-
-
-@cache
-def row(page: str, first: str) -> list[Numbers]:
-    """Return the numbers of each further cell of the first row of a page's tables that begins with this text."""
-    lines = (REPORTS / page).read_text(encoding="utf-8").splitlines()
-    line = next(line for line in lines if line.startswith(f"| {first} |"))
-    texts = [cell.partition("), ")[0] for cell in line.strip("| ").split(" | ")[1:]]
-    return [tuple(float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)) for text in texts]
-
-
-def speed(what: str, column: int) -> Numbers:
-    """Return how many times as fast attnlab is, with the range over rounds; column 0 is the Zen 3, 1 the Zen 4, 2 limited."""
-    lines = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()
-    line = next(line for line in lines if line.startswith(f"| {what} |"))
-    return tuple(float(number) for number in re.findall(r"\d+\.\d+", line.split("|")[2 + column]))
-
-
-def layer(variant: str) -> float:
-    """Return the speed of a variant at 4,096 positions next to dense."""
-    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").splitlines()
-    line = next(line for line in lines if line.startswith(f"| {variant} | reference | 4,096 |"))
-    return float(line.split("|")[5].split()[0])
-
-
-@cache
-def exponents() -> Any:
-    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").partition("least squares")[2].splitlines()
-    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    linear = ("linear", "gated_linear", "delta", "gated_delta")
-    return pandas.Series([float(cells[2]) for cells in rows if cells[0] in linear])
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a text, with ``#`` for each number, and a function of the tables that returns the numbers."""
-
-    text: str
-    sentence: str
-    numbers: Any
-
-
-def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
-    """Return a quantity of a simulation in percent, of the groups and settings with all of these words."""
-    table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
-    table = table[(table["simulation"] == simulation) & (table["quantity"] == quantity)]
-    names = table["group"] + ", " + table["setting"]
-    return 100 * table[column][names.map(lambda name: all(word in name for word in words))]
-
-
-ZEN3, ZEN4 = "amd-epyc-zen-3-2-cores", "amd-epyc-zen-4-2-cores"
-LIMITED = f"{ZEN4}-limited-to-avx2"
-SYSTEMS, MEASURE, VERDICTS = "docs/systems.md", "docs/how-to/measure.md", "docs/concepts/verdicts.md"
-ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
-WO = "wo-gpu-enwik8"
-VERDICT = "time to a verdict, "
-
-
-def worst_for_new_items(quantity: str, *, without: tuple[str, ...], column: str = "value") -> float:
-    """Return the largest share of missed differences for new items, or its error, without some kinds of items."""
-    table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
-    table = table[(table["simulation"] == "new-items") & (table["quantity"] == quantity)]
-    table = table[[not name.startswith(without) for name in table["group"]]]
-    return float(100 * table.loc[table["value"].idxmax(), column])
-
-
-def ends(numbers: Any) -> Numbers:
-    return float(numbers.min()), float(numbers.max())
-
-
-def took(study: str, report: str) -> Claim:
-    """Return the claim that a study's runs took so many minutes."""
-    return Claim(study, "The # runs took # minutes in all", lambda: (len(runs(report)), minutes(report)))
-
-
-def trained(report: str, cell: str) -> Any:
-    return runs(report)[runs(report)["cell"] == cell]
-
-
-def text_read(cell: str) -> float:
-    """Return the MB of text that a cell of GPT-2 reads."""
-    table = trained(GPT2, cell)
-    ratio = table["bits_per_token"] / table["bits_per_byte"]
-    return float((table["tokens"] * ratio.fillna(1)).mean() / 1e6)
-
-
-def stages_within() -> float:
-    """Return how far the FLOPs of the pre-trainings differ, in percent of the smallest."""
-    table = runs(BERT)[runs(BERT)["phase"] == "stage"]
-    counts = table["flops_per_token"] * table["tokens"]
-    return float(100 * (counts.max() / counts.min() - 1))
-
-
-def bert_row(name: str, cell: str) -> Claim:
-    return Claim(SYSTEMS, f"| {name} | # ± # | # ± # |", lambda: (*value(BERT, cell, "accuracy"), *difference(BERT, cell)))
-
+WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 
 CLAIMS = [
     # ---- comments of studies
+    Claim(BERT, "# pre-trainings cost", lambda: ((runs(BERT)["phase"] == "stage").sum() / runs(BERT)["seed"].nunique(),)),
     Claim(BERT, "the same FLOPs within # %", lambda: (-(-stages_within() // 1),)),
     Claim(BERT, "# runs, of which # are pre-trainings", lambda: (len(runs(BERT)), (runs(BERT)["phase"] == "stage").sum())),
     took("enwik8-cpu", "enwik8-cpu"),
     Claim("enwik8-cpu", "reads # of the", lambda: (runs("enwik8-cpu")["tokens"].max() / 1e6,)),
     took(GPT2, GPT2),
+    Claim(GPT2, "trained at # learning rates", lambda: (runs(GPT2)["train.lr"].nunique(),)),
     Claim(GPT2, "equal within # %", lambda: (100 * (flops(GPT2).max() / flops(GPT2).min() - 1),)),
     Claim(
         GPT2,
@@ -226,7 +131,116 @@ CLAIMS = [
     # ---- README
     Claim("README.md", "better after # and # steps, and as good after #, within # bits", lambda: (200, 600, 1800, 0.01)),
     Claim("README.md", "cost # BLEU", lambda: (-difference("multi30k-cpu", "dense learned")[0],)),
+    *(
+        Claim(
+            text,
+            "with # learning rates each and # seeds (rings). Without Wo, they are better after # and # steps, and equivalent "
+            "after #, within # bits",
+            lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=1800"), 200, 600, 1800, 0.01),
+        )
+        for text in (README, INDEX)
+    ),
+    # ---- docs/concepts/pairing.md
+    Claim(
+        PAIRING,
+        "`dense` score # and # bits per byte, and `fixed_sparse` scores # and #. The two scores of a cell are # apart, the two "
+        "differences between the cells only #",
+        lambda: (
+            *(dense := quickstart_scores("dense")),
+            *(sparse := quickstart_scores("fixed_sparse")),
+            dense[1] - dense[0],
+            abs((sparse[1] - dense[1]) - (sparse[0] - dense[0])),
+        ),
+    ),
+    # ---- docs/studies/factors.md
+    Claim(
+        FACTORS,
+        "after # steps with rotary positions, the forget gate lowers the bits per byte by # ± #, and # seeds leave the other # "
+        "inconclusive",
+        lambda: (
+            runs(COMPONENTS)["train.steps"].max(),
+            -(gate := effects().loc["forget_gate"])["estimate"],
+            (gate["high"] - gate["low"]) / 2,
+            gate["seeds"],
+            (effects()[effects()["kind"] == "main"]["verdict"].str.startswith("inconclusive")).sum(),
+        ),
+    ),
+    Claim(FACTORS, "its runs took # minutes", lambda: (minutes(COMPONENTS),)),
+    # ---- docs/diagnostics.md
+    Claim(
+        DIAGNOSTICS,
+        "in rows of # tokens, attention recalls # and # pairs (accuracy # with every seed), after # to # of # steps. `linear` "
+        "(# and #) stays at the chance of a guess among the values of the row, `lstm` (# and #)",
+        lambda: (
+            *(32, 4, 8, runs(RECALL)[runs(RECALL)["cell"].str.contains("dense")]["accuracy"].min()),
+            *(*recalled_after(), runs(RECALL)["train.steps"].max()),
+            *(recall(variant, pairs) for variant in ("linear", "lstm") for pairs in (4, 8)),
+        ),
+    ),
+    # ---- docs/how-to/gpu.md
+    Claim(
+        GPU,
+        "relative errors up to # in float64, # in float32 and # in bfloat16",
+        lambda: [max(all_on_gpu("agreement", precision)) for precision in ("float64", "float32", "bfloat16")],
+    ),
+    Claim(GPU, "estimates are # to # times", lambda: [f(all_on_gpu("memory", "ratio")) for f in (min, max)]),
+    Claim(
+        GPU,
+        ": # to # times as fast without",
+        lambda: [f(all_on_gpu("step", "times_as_fast", without="compiled")) for f in (min, max)],
+    ),
+    Claim(
+        GPU,
+        "At #, `strided_sparse` is # times as fast and `fixed_sparse` # times. At #, they are # and # times as fast",
+        lambda: [
+            n
+            for length in (65536, 4096)
+            for n in (
+                length,
+                *(on_gpu(f"sparse: {v}_sparse, xformers, {length}")["times_as_fast"] for v in ("strided", "fixed")),
+            )
+        ],
+    ),
+    Claim(
+        GPU,
+        "between # and # positions (`strided_sparse`) or # and # (`fixed_sparse`)",
+        lambda: [end for variant in ("strided", "fixed") for end in crossing(variant)],
+    ),
+    Claim(GPU, "at a time take # times as many", lambda: (on_gpu("several: processes")["times_8"],)),
+    Claim(GPU, "were # to # times as fast in bf16", lambda: [f(all_on_gpu("several", "times_as_fast")) for f in (min, max)]),
+    Claim(
+        GPU,
+        "by # bits per byte in fp32, and by # in bf16",
+        lambda: [on_gpu(f"resume: killed, {precision}")["difference"] for precision in ("fp32", "bf16")],
+    ),
+    Claim(
+        GPU,
+        "shortened to # of its # steps, reached # bits per byte on test after # seconds of training",
+        lambda: [on_gpu("headline: bits")[name] for name in ("steps", "of_steps", "bits_per_byte", "train_seconds")],
+    ),
+    Claim(
+        GPU,
+        "on # million bytes",
+        lambda: ((last := on_gpu("headline: bits"))["tokens_per_s"] * last["train_seconds"] / 1e6,),
+    ),
+    Claim(
+        GPU,
+        "width # took # ms instead of #, but one of width # took # ms instead of #",
+        lambda: [
+            n for w in (768, 256) for n in (w, *(on_gpu(f"step: 12 x {w}, bf16{how}")["ms"] for how in (" compiled", "")))
+        ],
+    ),
+    Claim(
+        GPU,
+        "took #, # and # times as many steps per second as one",
+        lambda: [on_gpu("several: processes")[f"times_{n}"] for n in (2, 4, 8)],
+    ),
     # ---- docs/systems.md
+    Claim(
+        SYSTEMS,
+        "with # learning rates for each cell and # seeds",
+        lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=1800")),
+    ),
     Claim(SYSTEMS, "(+# ± #), and a control", lambda: difference(WO_IMDB, "no_wo")),
     Claim(
         SYSTEMS,
@@ -422,105 +436,13 @@ CLAIMS = [
 ]
 
 
-def page_row(machine: str, name: str) -> list[str]:
-    """Return the cells of a row of the table of a machine's times to a verdict."""
-    title = {
-        ZEN3: "AMD EPYC, Zen 3, 2 cores",
-        ZEN4: "AMD EPYC, Zen 4, 2 cores",
-        LIMITED: "AMD EPYC, Zen 4, 2 cores, limited to AVX2",
-    }
-    section = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").partition(f"\n### {title[machine]}\n")[2]
-    return next(line for line in section.splitlines() if line.startswith(f"| {name} |")).split("|")
-
-
-def times(column: int) -> Numbers:
-    """Return the seconds of attnlab, and those of a plain script with their ratios, as shipped."""
-    machine = (ZEN3, ZEN4, LIMITED)[column]
-    found = [float(page_row(machine, "attnlab")[2].split()[0])]
-    for way in ("one after another", "two at a time"):
-        line = page_row(machine, f"plain PyTorch, {way}")
-        found += [float(line[2].split()[0]), float(line[3].split()[0])]
-    return tuple(found)
-
-
-def fp32(column: int) -> Numbers:
-    """Return the seconds of attnlab in fp32, and how many times as fast it is, one after another and two at a time."""
-    machine, ways = (ZEN3, ZEN4, LIMITED)[column], ("peers one after another", "peers two at a time")
-    name = "attnlab, fp32" if machine == ZEN4 else "attnlab"
-    ratios = [number for way in ways for number in speed(f"{VERDICT}all in fp32, {way}", column)]
-    return (float(page_row(machine, name)[2].split()[0]), *ratios)
-
-
-TEXTS = {  # name -> where it begins and ends in its file; a study's comment has its name
-    "README.md": ("## Results", "## Contributing"),
-    SYSTEMS: ("## Can the output", "\0"),
-    MEASURE: ("## How fast attnlab is", "\0"),
-    VERDICTS: ("# Verdicts", "\0"),
-    "docs/studies/length.md": ("asks this of ten layers", "The 30 runs"),
-}
-STUDIES = {  # study -> the folder of its report
-    **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
-    **{name: name for name in ("multi30k-cpu", "multi30k-en-de-cpu", "quickstart", "recall-cpu", "validity-of-proxies")},
-    "state-tracking-cpu": "state-tracking-cpu/parity-length-16",
-    "wo-cpu-enwik8": ENWIK8,
-    "wo-cpu-imdb": WO_IMDB,
-}
-SETTINGS = {  # fragments with values of the study's file, which are no results
-    BERT: ["2 blocks of width 128 in place of 12 of width 768", "reads 256 tokens at a time, fine-tuning 512"],
-    "components-cpu": ["a 16-cell fraction of their 256 combinations"],
-    "enwik8-cpu": ["the 90 million training bytes"],
-    GPT2: ["context of 256 tokens"],
-    "imdb-cpu": ["(depth 6, width 128, length 512)", "batches of 16"],
-    "length-cpu": ["5 to 8 symbols in training, of 9 to 16 at length 32, of 17 to 32 at length 64"],
-    "multi30k-cpu": ["3 + 3 blocks of width 256, one vocabulary of 8,000 subwords"],
-    "recall-cpu": ["rows of 32 tokens hold 4 or 8 pairs"],
-    "state-tracking-cpu": ["eigenvalues lie in [0, 1]"],
-    "validity-of-proxies": ["for 100, 300 and 900 steps", "those of 900 steps", "90 million training bytes", "90 runs;"]
-    + ["for steps in 100 300 900"],
-    "wo-cpu-enwik8": ["enwik8's 90 million training bytes"],
-    "wo-cpu-imdb": ["128 words of each review once, instead of six blocks and 512 words"],
-    SYSTEMS: ["2 blocks of width 128", "after 12 epochs", "the 1,000 test sentences of 2016"],
-    VERDICTS: [
-        "have a 95 % t-interval",
-        "at 5 % each for better or worse",
-        '("61 % differs, 20 % equivalent") and the number of seeds that is conclusive with probability 80 %',
-        "agree to a relative 1e-6",
-        "in at least 5 seeds are *identical*, and from 2 seeds",
-        "or by more than 5 % of the seeds",
-        "two t-tests below 5 %",
-        "at most 4 degrees",
-        "by a factor of up to 4, with 2 to 10 seeds and 3 to 12 comparisons",
-        "the factor is 4 for single cells and 2 for baselines. With 6 comparisons and 3 seeds, a difference of 3 standard",
-        "tested at 5 %. When you report whichever of the two has a verdict, one is false in up to 10 % of studies",
-        "a share of 0.1 / (k (k + 1))",
-        "false in at most 5.5 % of tables, and in at most 6.1 % after such changes",
-    ]
-    + ["by 2 standard deviations", "at most 6 % are promised", "better, but inconclusive, p 0.210", "a relative 5e-5"],
-    MEASURE: ["at 1,024, 4,096 and 16,384 positions", "the quickstart's 35 trainings", "at 4,096 positions"]
-    + ["At 2,048 positions with 8 heads of width 32", "with a window of 256 is", "The targets are 2 and 1.3"],
-}
-NOT_DERIVED = {  # figures of papers, and of trials whose runs are not committed
-    BERT: ["6.1 nats after 1,100 steps, and with rotary ones at 5.2 after 440", "tokens alone give 6.7", "Seed 0, on"]
-    + [
-        "fine-tuned on 256 tokens: the four cells had 0.853 to 0.859",
-        "same within 0.001 with lr 1.5e-3 in place of 5e-4",
-    ]
-    + ["Seed 9, on", "after 4,000 steps", "predict 36 % of the masked tokens in place of 29 %"]
-    + ["0.877 with lr 1.5e-3, 0.875 with 5e-4 and layer_lr_decay 0.8, and 0.881 from scratch"],
-    SYSTEMS: ["predict 36 % of", "end at 0.877 on", "against 0.881 from scratch", "read 3.3 billion words", "With a beam of 5"]
-    + ["have 37.24 (length penalty 1) and 37.15 (0.6)", "of 4 + 4 blocks of width 128 has 41.02 BLEU"]
-    + ["with images 41.96, after up to 8,000 steps with a beam of 5"],
-    MEASURE: ["is 5.4 times (bidirectional: 3.4 times)", "takes 1.1 to 1.4 times the CPU time"],
-}
-
-
 @cache
 def text_of(name: str) -> str:
     """Return a text in one line."""
     if name in TEXTS:
-        begin, end = TEXTS[name]
-        text = (ROOT / name).read_text(encoding="utf-8")
-        text = text[text.index(begin) :].partition(end)[0]
+        page, ends = (ROOT / name).read_text(encoding="utf-8"), TEXTS[name]
+        parts = zip(ends[::2], ends[1::2], strict=True)
+        text = "\n".join(page[page.index(begin) :].partition(end)[0] for begin, end in parts)
         text = re.sub(r"^ {4}.*$", "", text, flags=re.M)  # commands
         text = re.sub(r"^\| .*$", "", text, flags=re.M) if name == VERDICTS else text  # its table has its own test
     else:
@@ -530,14 +452,18 @@ def text_of(name: str) -> str:
 
 
 def found(claim: Claim) -> Iterator[re.Match[str]]:
-    pattern = r"([+-]?\d[\d,]*(?:\.\d+)?)".join(map(re.escape, claim.sentence.split("#")))
+    pattern = rf"([+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e-\d+)?|(?i:{'|'.join(WORDS)}))".join(
+        map(re.escape, claim.sentence.split("#"))
+    )
     yield from re.finditer(pattern, text_of(claim.text))
 
 
 def agrees(printed: str, expected: float) -> bool:
     """Return True if a number is the expected one to its last decimal."""
-    decimals = len(printed.partition(".")[2])
-    return abs(float(printed.replace(",", "")) - expected) <= 0.5 * 10**-decimals * (1 + 1e-6)
+    printed = str(WORDS.get(printed.lower(), printed)).replace(",", "")
+    mantissa, _, exponent = printed.partition("e")
+    decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
+    return abs(float(printed) - expected) <= 0.5 * 10**-decimals * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.text}: {claim.sentence[:40]}")
@@ -608,6 +534,22 @@ def test_the_scores_of_seeds_in_the_page_on_diagnostics_are_those_of_the_runs(na
     printed = [cell.split() for cell in line.strip("|").split("|")[1:]]
     for texts, scores in zip(printed, expected, strict=False):
         assert len(texts) == len(scores) and all(map(agrees, texts, scores)), (texts, scores)
+
+
+PROFILED = {"parity": "length 12", "group": "group s3, length 4", "addition": "length 8", "flip_flop": "length 16"}
+
+
+@pytest.mark.parametrize("task", PROFILED)
+def test_the_trainings_of_profiles_in_the_page_on_diagnostics_are_those_of_the_runs(task: str) -> None:
+    table: Any = pandas.read_csv(REPORTS / "profile/dense/runs.csv")
+    table = table[(table["task"] == task) & (table["level"] == PROFILED[task])]
+    scores = table.groupby("variant")["score"].mean()
+    text = (ROOT / DIAGNOSTICS).read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| `{task}`, .*", text, re.M)
+    steps, _, *printed = line.strip("| ").split(" | ")[1:]
+    assert agrees(steps, table["max_steps"].max())
+    for variant, score in zip(("dense", "lstm", "delta", "linear"), printed, strict=True):
+        assert agrees(score, scores[variant]), (variant, score, scores[variant])
 
 
 QUICKSTART = ("dense", "no_wo", "narrow", "wide", "basic", "strided_sparse", "fixed_sparse")

@@ -1,0 +1,339 @@
+"""The tables of committed reports, and the texts about them, for the tests of numbers in committed sentences."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas
+from scipy.stats import t as student
+
+from tests.support.paths import ROOT
+
+REPORTS = ROOT / "reports"
+Numbers = tuple[float, ...]
+
+
+@cache
+def runs(report: str) -> Any:
+    return pandas.read_csv(REPORTS / report / "runs.csv", low_memory=False)
+
+
+@cache
+def cells(report: str) -> Any:
+    return pandas.read_csv(REPORTS / report / "cells.csv").set_index("cell")
+
+
+def minutes(report: str) -> float:
+    return float(runs(report)["seconds"].sum() / 60)
+
+
+def value(report: str, cell: str, metric: str) -> Numbers:
+    """Return a cell's mean and the half width of its interval."""
+    row = cells(report).loc[cell]
+    return float(row[metric]), float(row["high"] - row["low"]) / 2
+
+
+def difference(report: str, cell: str) -> Numbers:
+    """Return a cell's difference and the half width of its interval."""
+    row = cells(report).loc[cell]
+    return float(row["difference"]), float(row["difference_high"] - row["difference_low"]) / 2
+
+
+def at_rate(report: str, rate: float, **where: float) -> Numbers:
+    """Return the paired difference of no_wo from dense at one learning rate, and the half width of its interval."""
+    table = runs(report)[lambda rows: (rows["state"] == "completed") & np.isclose(rows["train.lr"], rate)]
+    for name, wanted in where.items():
+        table = table[table[name] == wanted]
+    scores = table.pivot_table(index="seed", columns="variant", values="bits_per_byte").dropna()
+    differences = scores["no_wo"] - scores["dense"]
+    n = len(differences)
+    return float(differences.mean()), float(differences.std() / n**0.5 * student.ppf(0.975, n - 1))
+
+
+def simultaneous(report: str, cell: str) -> Numbers:
+    row = cells(report).loc[cell]
+    return float(row["difference"]), float(row["simultaneous_high"] - row["simultaneous_low"]) / 2
+
+
+def reference(report: str, name: str) -> float:
+    scores = json.loads((REPORTS / report / "report.json").read_text(encoding="utf-8"))["info"]["reference_scores"]
+    return next(float(score["value"]) for score in scores if score["name"] == name)
+
+
+def flops(report: str) -> Any:
+    """Return the mean training TFLOP of a run, by cell; stages have names of their own."""
+    table = runs(report)
+    return (3 * table["flops_per_token"] * table["tokens"] / 1e12).groupby(table["cell"]).mean()
+
+
+@cache
+def row(page: str, first: str) -> list[Numbers]:
+    """Return the numbers of each further cell of the first row of a page's tables that begins with this text."""
+    lines = (REPORTS / page).read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"| {first} |"))
+    texts = [cell.partition("), ")[0] for cell in line.strip("| ").split(" | ")[1:]]
+    return [tuple(float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)) for text in texts]
+
+
+def speed(what: str, column: int) -> Numbers:
+    """Return how many times as fast attnlab is, with the range over rounds; column 0 is the Zen 3, 1 the Zen 4, 2 limited."""
+    lines = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"| {what} |"))
+    return tuple(float(number) for number in re.findall(r"\d+\.\d+", line.split("|")[2 + column]))
+
+
+def layer(variant: str) -> float:
+    """Return the speed of a variant at 4,096 positions next to dense."""
+    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"| {variant} | reference | 4,096 |"))
+    return float(line.split("|")[5].split()[0])
+
+
+@cache
+def exponents() -> Any:
+    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").partition("least squares")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    linear = ("linear", "gated_linear", "delta", "gated_delta")
+    return pandas.Series([float(cells[2]) for cells in rows if cells[0] in linear])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a text, with ``#`` for each number or its word, and a function of the tables that returns the numbers."""
+
+    text: str
+    sentence: str
+    numbers: Any
+
+
+def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
+    """Return a quantity of a simulation in percent, of the groups and settings with all of these words."""
+    table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
+    table = table[(table["simulation"] == simulation) & (table["quantity"] == quantity)]
+    names = table["group"] + ", " + table["setting"]
+    return 100 * table[column][names.map(lambda name: all(word in name for word in words))]
+
+
+ZEN3, ZEN4 = "amd-epyc-zen-3-2-cores", "amd-epyc-zen-4-2-cores"
+LIMITED = f"{ZEN4}-limited-to-avx2"
+SYSTEMS, MEASURE, VERDICTS = "docs/systems.md", "docs/how-to/measure.md", "docs/concepts/verdicts.md"
+README, INDEX = "README.md", "docs/index.md"
+PAIRING, GPU, FACTORS, DIAGNOSTICS = (
+    "docs/concepts/pairing.md",
+    "docs/how-to/gpu.md",
+    "docs/studies/factors.md",
+    "docs/diagnostics.md",
+)
+ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
+WO, COMPONENTS, RECALL = "wo-gpu-enwik8", "components-cpu", "recall-cpu"
+VERDICT = "time to a verdict, "
+
+
+@cache
+def on_gpu(case: str) -> dict[str, Any]:
+    """Return the completed case of the check of the GPU that begins with these words."""
+    lines = (REPORTS / "gpu/nvidia-h200/results.jsonl").read_text(encoding="utf-8").splitlines()
+    return next(
+        record
+        for record in map(json.loads, lines)
+        if f"{record['step']}: {record['case']}".startswith(case) and record["state"] == "done"
+    )
+
+
+def all_on_gpu(step: str, field: str, *, without: str = "\0") -> list[float]:
+    """Return a field of all cases of a step, without those with a word in their name."""
+    lines = (REPORTS / "gpu/nvidia-h200/results.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, lines) if record["step"] == step and without not in record["case"]]
+    return [float(record[field]) for record in records if field in record]
+
+
+def conclusive_seeds(cell: str) -> int:
+    """Return the number of pairs of seeds of a comparison of the study of Wo on a GPU."""
+    return int(cells(WO).loc[cell, "n_paired"])
+
+
+@cache
+def effects() -> Any:
+    return pandas.read_csv(REPORTS / "components-cpu/effects.csv").set_index("effect")
+
+
+def sparse_on_gpu(variant: str, length: int) -> float:
+    return float(on_gpu(f"sparse: {variant}_sparse, xformers, {length}")["times_as_fast"])
+
+
+def crossing(variant: str) -> tuple[int, int]:
+    """Return the longest length at which a sparse variant is slower than dense attention on the GPU, and twice that length."""
+    last = max(
+        n for n in (2**k for k in range(12, 17)) if on_gpu(f"sparse: {variant}_sparse, xformers, {n}")["times_as_fast"] < 1
+    )
+    return last, 2 * last
+
+
+def recalled_after() -> Numbers:
+    """Return the fewest and the most steps after which a seed of attention recalls the pairs with an accuracy of 0.99."""
+    curves = json.loads((REPORTS / "recall-cpu/report.json").read_text(encoding="utf-8"))["curves"]
+    steps = [
+        next(step for step, score in zip(points, scores, strict=True) if score >= 0.99)
+        for _, name, metric, points, scores in curves
+        if metric == "valid/accuracy" and "dense" in name
+    ]
+    return min(steps), max(steps)
+
+
+def quickstart_scores(cell: str) -> list[float]:
+    table = runs("quickstart")
+    return list(table[table["cell"] == cell].sort_values("seed")["bits_per_byte"][:2])
+
+
+def recall(variant: str, pairs: int) -> float:
+    name = next(name for name in cells(RECALL).index if name.startswith(f"pairs={pairs} {variant}"))
+    return float(cells(RECALL).loc[name, "accuracy"])
+
+
+def worst_for_new_items(quantity: str, *, without: tuple[str, ...], column: str = "value") -> float:
+    """Return the largest share of missed differences for new items, or its error, without some kinds of items."""
+    table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
+    table = table[(table["simulation"] == "new-items") & (table["quantity"] == quantity)]
+    table = table[[not name.startswith(without) for name in table["group"]]]
+    return float(100 * table.loc[table["value"].idxmax(), column])
+
+
+def ends(numbers: Any) -> Numbers:
+    return float(numbers.min()), float(numbers.max())
+
+
+def took(study: str, report: str) -> Claim:
+    """Return the claim that a study's runs took so many minutes."""
+    return Claim(study, "The # runs took # minutes in all", lambda: (len(runs(report)), minutes(report)))
+
+
+def trained(report: str, cell: str) -> Any:
+    return runs(report)[runs(report)["cell"] == cell]
+
+
+def text_read(cell: str) -> float:
+    """Return the MB of text that a cell of GPT-2 reads."""
+    table = trained(GPT2, cell)
+    ratio = table["bits_per_token"] / table["bits_per_byte"]
+    return float((table["tokens"] * ratio.fillna(1)).mean() / 1e6)
+
+
+def stages_within() -> float:
+    """Return how far the FLOPs of the pre-trainings differ, in percent of the smallest."""
+    table = runs(BERT)[runs(BERT)["phase"] == "stage"]
+    counts = table["flops_per_token"] * table["tokens"]
+    return float(100 * (counts.max() / counts.min() - 1))
+
+
+def bert_row(name: str, cell: str) -> Claim:
+    return Claim(SYSTEMS, f"| {name} | # ± # | # ± # |", lambda: (*value(BERT, cell, "accuracy"), *difference(BERT, cell)))
+
+
+def page_row(machine: str, name: str) -> list[str]:
+    """Return the cells of a row of the table of a machine's times to a verdict."""
+    title = {
+        ZEN3: "AMD EPYC, Zen 3, 2 cores",
+        ZEN4: "AMD EPYC, Zen 4, 2 cores",
+        LIMITED: "AMD EPYC, Zen 4, 2 cores, limited to AVX2",
+    }
+    section = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").partition(f"\n### {title[machine]}\n")[2]
+    return next(line for line in section.splitlines() if line.startswith(f"| {name} |")).split("|")
+
+
+def times(column: int) -> Numbers:
+    """Return the seconds of attnlab, and those of a plain script with their ratios, as shipped."""
+    machine = (ZEN3, ZEN4, LIMITED)[column]
+    found = [float(page_row(machine, "attnlab")[2].split()[0])]
+    for way in ("one after another", "two at a time"):
+        line = page_row(machine, f"plain PyTorch, {way}")
+        found += [float(line[2].split()[0]), float(line[3].split()[0])]
+    return tuple(found)
+
+
+def fp32(column: int) -> Numbers:
+    """Return the seconds of attnlab in fp32, and how many times as fast it is, one after another and two at a time."""
+    machine, ways = (ZEN3, ZEN4, LIMITED)[column], ("peers one after another", "peers two at a time")
+    name = "attnlab, fp32" if machine == ZEN4 else "attnlab"
+    ratios = [number for way in ways for number in speed(f"{VERDICT}all in fp32, {way}", column)]
+    return (float(page_row(machine, name)[2].split()[0]), *ratios)
+
+
+TEXTS = {  # name -> where its parts begin and end in its file; a study's comment has its name
+    README: ("Can the output projection", "## Two commands", "## Results", "## Contributing"),
+    SYSTEMS: ("## Can the output", "\0"),
+    MEASURE: ("## How fast attnlab is", "\0"),
+    VERDICTS: ("# Verdicts", "\0"),
+    INDEX: ("Can the output projection", "## Install"),
+    PAIRING: ("In the quickstart, the first", "When a variant draws"),
+    FACTORS: ("has eight components in 16 cells", "You"),
+    DIAGNOSTICS: ("[recall-cpu](../ablations", "[Arora et al.]"),
+    GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
+    "docs/studies/length.md": ("asks this of ten layers", "The 30 runs"),
+}
+STUDIES = {  # study -> the folder of its report
+    **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
+    **{name: name for name in ("multi30k-cpu", "multi30k-en-de-cpu", "quickstart", "recall-cpu", "validity-of-proxies")},
+    "state-tracking-cpu": "state-tracking-cpu/parity-length-16",
+    "wo-cpu-enwik8": ENWIK8,
+    "wo-cpu-imdb": WO_IMDB,
+}
+SETTINGS = {  # fragments with values of the study's file, which are no results
+    BERT: ["2 blocks of width 128 in place of 12 of width 768", "reads 256 tokens at a time, fine-tuning 512"],
+    "components-cpu": ["a 16-cell fraction of their 256 combinations"],
+    "enwik8-cpu": ["the 90 million training bytes"],
+    GPT2: ["context of 256 tokens"],
+    "imdb-cpu": ["(depth 6, width 128, length 512)", "batches of 16"],
+    "length-cpu": ["5 to 8 symbols in training, of 9 to 16 at length 32, of 17 to 32 at length 64"],
+    "multi30k-cpu": ["3 + 3 blocks of width 256, one vocabulary of 8,000 subwords"],
+    "recall-cpu": ["rows of 32 tokens hold 4 or 8 pairs"],
+    "state-tracking-cpu": ["eigenvalues lie in [0, 1]"],
+    "validity-of-proxies": ["for 100, 300 and 900 steps", "those of 900 steps", "90 million training bytes", "90 runs;"]
+    + ["for steps in 100 300 900"],
+    "wo-cpu-enwik8": ["enwik8's 90 million training bytes"],
+    "wo-cpu-imdb": ["128 words of each review once, instead of six blocks and 512 words"],
+    SYSTEMS: ["2 blocks of width 128", "after 12 epochs", "the 1,000 test sentences of 2016"],
+    VERDICTS: [
+        "have a 95 % t-interval",
+        "at 5 % each for better or worse",
+        '("61 % differs, 20 % equivalent") and the number of seeds that is conclusive with probability 80 %',
+        "agree to a relative 1e-6",
+        "in at least 5 seeds are *identical*, and from 2 seeds",
+        "or by more than 5 % of the seeds",
+        "two t-tests below 5 %",
+        "at most 4 degrees",
+        "by a factor of up to 4, with 2 to 10 seeds and 3 to 12 comparisons",
+        "the factor is 4 for single cells and 2 for baselines. With 6 comparisons and 3 seeds, a difference of 3 standard",
+        "tested at 5 %. When you report whichever of the two has a verdict, one is false in up to 10 % of studies",
+        "a share of 0.1 / (k (k + 1))",
+        "false in at most 5.5 % of tables, and in at most 6.1 % after such changes",
+    ]
+    + ["by 2 standard deviations", "at most 6 % are promised", "better, but inconclusive, p 0.210", "a relative 5e-5"],
+    INDEX: ["Thick lines are 95 % intervals"],
+    FACTORS: ["eight components in 16 cells"],
+    GPU: [
+        "with 12 blocks and 32,768 tokens",
+        "2, 4 and 8 runs of a small model (depth 2, width 64, 16 x 128 tokens",
+        "with 16 CPU cores",
+        "PyTorch 2.11, CUDA 13.0, 16 CPU cores",
+        "width 256, `xformers`",
+        "after 300 steps by",
+    ],
+    MEASURE: ["at 1,024, 4,096 and 16,384 positions", "the quickstart's 35 trainings", "at 4,096 positions"]
+    + ["At 2,048 positions with 8 heads of width 32", "with a window of 256 is", "The targets are 2 and 1.3"],
+}
+NOT_DERIVED = {  # figures of papers, and of trials whose runs are not committed
+    BERT: ["6.1 nats after 1,100 steps, and with rotary ones at 5.2 after 440", "tokens alone give 6.7", "Seed 0, on"]
+    + [
+        "fine-tuned on 256 tokens: the four cells had 0.853 to 0.859",
+        "same within 0.001 with lr 1.5e-3 in place of 5e-4",
+    ]
+    + ["Seed 9, on", "after 4,000 steps", "predict 36 % of the masked tokens in place of 29 %"]
+    + ["0.877 with lr 1.5e-3, 0.875 with 5e-4 and layer_lr_decay 0.8, and 0.881 from scratch"],
+    SYSTEMS: ["predict 36 % of", "end at 0.877 on", "against 0.881 from scratch", "read 3.3 billion words", "With a beam of 5"]
+    + ["have 37.24 (length penalty 1) and 37.15 (0.6)", "of 4 + 4 blocks of width 128 has 41.02 BLEU"]
+    + ["with images 41.96, after up to 8,000 steps with a beam of 5"],
+    MEASURE: ["is 5.4 times (bidirectional: 3.4 times)", "takes 1.1 to 1.4 times the CPU time"],
+}
