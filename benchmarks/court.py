@@ -19,17 +19,17 @@ from attnlab.config.claim import OF_SOLVE_RATES
 from attnlab.extras.claims.court import REPORTS, STUDIES, Case, judge, read_claims
 from attnlab.extras.claims.ruling import MOST_SEEDS
 
-FIRST_SEED = 200
+FIRST_SEED, MOST = 200, 8
 RESULTS = REPORTS / "again.csv"
 AGAIN = Path("runs/court-again")  # study files and reports of the second time
 
 
 def write_copies(ids: Sequence[str], folder: Path) -> None:
-    """Write the study files of claims with another name and other seeds, as many as their files have."""
+    """Write the study files of claims with another name and other seeds, as many as their files have, and at most `MOST`."""
     folder.mkdir(parents=True, exist_ok=True)
     for claim in read_claims(STUDIES, ids):
         study: dict[str, Any] = {"include": str(claim.path.resolve()), "study": f"again-{claim.study.study}"}
-        study["seeds"] = f"{FIRST_SEED}-{FIRST_SEED + len(claim.study.seeds) - 1}"
+        study["seeds"] = f"{FIRST_SEED}-{FIRST_SEED + min(len(claim.study.seeds), MOST) - 1}"
         if claim.study.imports:
             study["imports"] = [str((claim.path.parent / module).resolve()) for module in claim.study.imports]
         (folder / claim.path.name).write_text(yaml.safe_dump(study), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Tests of the court of claims: the section of a study, the rulings, the page, and the committed claims."""
 
+import csv
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -209,6 +210,19 @@ def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> N
     assert upheld
     for case in upheld:
         assert rule(flipped(case.claim.config), case.ruling.evidence).kind is REFUTED, case.claim.id
+
+
+def test_other_seeds_rule_as_the_how_to_says(cases: list[Any]) -> None:
+    rows = list(csv.DictReader((ROOT / "reports/claims/again.csv").read_text(encoding="utf-8").splitlines()))
+    now = {case.claim.id: case for case in cases}
+    for row in rows:
+        estimates = {one.name: one.mean for one in now[row["claim"]].ruling.evidence}
+        assert (now[row["claim"]].verdict, estimates[row["result"]]) == (row["verdict"], pytest.approx(float(row["estimate"])))
+    claims = {row["claim"] for row in rows}
+    same = {row["claim"] for row in rows if row["verdict"] == row["verdict_again"]}
+    assert (len(claims), same, [row["same_sign"] for row in rows]) == (12, claims, ["True"] * 14)
+    text = (ROOT / "docs/how-to/claim.md").read_text(encoding="utf-8")
+    assert "12 claims were run a second time" in text and "All 12 were ruled the same" in text and "the 14 differences" in text
 
 
 def test_the_committed_page_is_the_one_that_the_reports_give(cases: list[Any], tmp_path: Path) -> None:
