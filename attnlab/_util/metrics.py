@@ -75,6 +75,16 @@ def length_of(name: str) -> int | None:
     return int(length) if at and length.isdigit() else None
 
 
+def base_metric(name: str) -> str:
+    """Return the name of a metric at the trained length, also of one that ``at_length`` made."""
+    return name if length_of(name) is None else name.rpartition("_at/")[0]
+
+
+def in_words(name: str) -> str:
+    """Return the name of a metric as words, as in "bits per byte at length 512"."""
+    return name.replace("_at/", " at length ").replace("_", " ")
+
+
 def is_curve(name: str) -> bool:
     """Return True when a metric has points at many steps (``train/loss``), not one for the whole run (``accuracy``)."""
     return "/" in name and (length_of(name) is None or name.startswith("curve/"))  # a program may name a curve "x_at/512"

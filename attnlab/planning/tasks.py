@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab._util.metrics import GENERATED_SCORES, is_share
+from attnlab._util.cost_metrics import shown_in
+from attnlab._util.metrics import GENERATED_SCORES, at_length, base_metric, is_share
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import TaskQuestion, by_label, task_axis
@@ -95,9 +96,30 @@ def _question(
     others = {"loss": "min"} if first.kind == "classifier" else first.other_metrics
     if metric in others:
         return TaskQuestion(metric, others[metric], margin)
-    known = [first.metric, *others]
-    message = f"unknown metric {metric!r}{nearest(metric, known)}: expected {' or '.join(known)}"
+    scores = {first.metric: first.direction, **others}
+    recorded = _recorded(study, resolved, scores)
+    if metric in recorded:
+        return TaskQuestion(*recorded[metric], margin)
+    known = [*scores, *recorded]
+    message = f"unknown metric {metric!r}{nearest(metric, known)}: expected {' or '.join(scores)}"
+    if recorded:
+        message += f", or a number that every run records, such as {next(iter(recorded))}"
     raise UserError(message, study.where(*place))
+
+
+def _recorded(study: StudyConfig, resolved: Sequence[CellPair], scores: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return name in a study -> name in a record and direction of what all runs record beside the scores of their test.
+
+    The rate of a sweep and the values of a search are chosen by a score of the task: their studies have none.
+    """
+    if study.search is not None or study.sweep is not None:
+        return {}
+    first, *others = [resolution.config.evaluate.lengths for _, resolution in resolved]
+    lengths = [length for length in first if all(length in other for other in others)]
+    at_lengths = {f"{name} at {length}": (at_length(name, length), way) for length in lengths for name, way in scores.items()}
+    on_valid = {f"valid_{name}": (f"valid_{name}", way) for name, way in scores.items()}
+    costs = {cost.name: (cost.name, "max" if cost.better == "higher" else "min") for cost in shown_in("cost table")}
+    return {**at_lengths, **on_valid, **costs}
 
 
 def check_reference_scores(study: StudyConfig, *, tasks: list[Any]) -> None:
@@ -142,7 +164,7 @@ class ScoreRange:
 
 def score_range(metric: str, task: Any) -> ScoreRange | None:
     """Return the range of a metric of a task; None when it is not known."""
-    known = type(task).__module__.startswith("attnlab.tasks.")
+    known, metric = type(task).__module__.startswith("attnlab.tasks."), base_metric(metric).removeprefix("valid_")
     if is_share(metric):
         guess = 1 / task.classes if task.classes else 0.0
         if known and metric == "accuracy" and hasattr(task, "chance"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from attnlab._util.metrics import in_words
 from attnlab.report.wording import count, describe_test
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.paired import Difference, Interval
@@ -12,7 +13,7 @@ from attnlab.stats.simultaneous import hides_correction
 
 def metric_name(spec: ComparisonSpec) -> str:
     """Return the metric's name as words."""
-    return spec.metric.replace("_", " ")
+    return in_words(spec.metric)
 
 
 def differences_of(cells: Sequence[CellSummary]) -> list[Difference]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.colors import BUILT_IN
+from attnlab._util.metrics import in_words
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.captions import (
@@ -249,7 +250,7 @@ def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
     """Return the sentences at the top of a factorial study's page: in plain words, the main effects, and everything else."""
     if result.problem:
         return Summary([], [], plain=[f"No effect can be estimated: {result.problem}."])
-    main, opening = result.main, f"In {spec.metric.replace('_', ' ')} ({better(spec.direction)})"
+    main, opening = result.main, f"In {in_words(spec.metric)} ({better(spec.direction)})"
     groups = _groups(main, spec) or [Strong("no effect is conclusive")]
     first = [f"{opening}, of {_count(main, 'main effect')}, ", *groups, "."]
     inconclusive = [effect for effect in main if effect.verdict.kind is VerdictKind.INCONCLUSIVE]

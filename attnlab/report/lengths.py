@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from attnlab._util.metrics import at_length, length_of
+from attnlab._util.metrics import at_length, base_metric, length_of
 from attnlab._util.run_state import RunState
 from attnlab.config.grid import cell_name
 from attnlab.report.analysis import Analysis, Results
@@ -21,7 +22,7 @@ from attnlab.report.section import Figure, PageSection
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
-from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, runs_at_best
+from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, runs_at_best, summarize_cells
 from attnlab.stats.records import finite, is_present
 from attnlab.stats.search import RunRecord
 
@@ -61,7 +62,17 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
             by_panel = {"": drawn}
         completed = [run for run in results.records if run["state"] == RunState.COMPLETED]
         notes = list(_notes(estimate, results.spec, _rows_of(completed)))
-        return PageSection(TITLE, plots=_plots(by_panel, results.spec), table=_table(estimate, results.spec), notes=notes)
+        lengths = sorted({length for curve in estimate for length in (*curve.values, *curve.reasons)})
+        trained = {curve.trained for curve in estimate}
+        differences = {n: _differences(results, n, is_trained=trained == {n}) for n in lengths}
+        if any(differences.values()):
+            notes.append(
+                "Differences from the baseline are paired by seed, with the 95 % interval of each by itself: they are not "
+                "corrected for the number of cells and lengths, and give no verdict. To ask about a length, set `metric: "
+                f"{base_metric(results.spec.metric)} at {lengths[-1]}`."
+            )
+        table = _table(estimate, results.spec, differences)
+        return PageSection(TITLE, plots=_plots(by_panel, results.spec), table=table, notes=notes)
 
 
 def _panels(cells: Sequence[CellSummary]) -> dict[str, str]:
@@ -81,15 +92,16 @@ def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: Comparison
     """Collect a cell's scores by length from its completed runs."""
     values: dict[int, list[float]] = {}
     reasons: dict[int, str] = {}
+    metric = base_metric(spec.metric)
     trained = next((int(length) for run in runs if (length := finite(run.get("length"))) is not None), None)
     for run in runs:
         fields = {key: value for key, value in run.items() if is_present(value)}
-        scores = {n: v for key, v in fields.items() if (n := length_of(key)) and key == at_length(spec.metric, n)}
-        if trained is not None and spec.metric in fields:
-            scores[trained] = fields[spec.metric]
+        scores = {n: v for key, v in fields.items() if (n := length_of(key)) and key == at_length(metric, n)}
+        if trained is not None and metric in fields:
+            scores[trained] = fields[metric]
         for length, score in scores.items():
             if not math.isfinite(score):
-                reasons[length] = f"{spec.metric} is {score:g}"
+                reasons[length] = f"{metric} is {score:g}"
                 continue
             values.setdefault(length, []).append(float(score))
         for key, value in fields.items():
@@ -105,21 +117,39 @@ def _plots(panels: Mapping[str, Sequence[LengthCurve]], spec: ComparisonSpec) ->
     plots = []
     for i, (panel, curves) in enumerate(panels.items()):
         if curves:
-            title = f"{spec.metric} by length{f', {panel}' if panel else ''}"
+            title = f"{base_metric(spec.metric)} by length{f', {panel}' if panel else ''}"
             file = f"lengths{f'-{i}' if len(panels) > 1 else ''}.svg"
             drawing = length_plot(curves, title=title, note=note, limits=svg.padded_limits(scores))
             plots.append(Figure(file, title, drawing))
     return plots
 
 
-def _table(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Table:
+def _differences(results: Results, length: int, *, is_trained: bool) -> dict[str, str]:
+    """Return cell -> its difference from the baseline at a length, as text; without the cells that have none.
+
+    Args:
+        results: of the study.
+        length: the length of the test.
+        is_trained: all cells were trained at this length.
+    """
+    metric = base_metric(results.spec.metric)
+    goal = replace(results.spec.goal, metric=metric if is_trained else at_length(metric, length))
+    cells = summarize_cells(results.records, replace(results.spec, goal=goal)) if results.spec.baselines else []
+    return {cell.name: format_interval(cell.difference.interval, sign=True) for cell in cells if cell.difference}
+
+
+def _table(curves: Sequence[LengthCurve], spec: ComparisonSpec, differences: Mapping[int, Mapping[str, str]]) -> Table:
     """Return a table with one row per cell: mean and interval at each length, "not evaluated" where no seed has a score."""
-    lengths = sorted({length for curve in curves for length in (*curve.values, *curve.reasons)})
-    columns = [Column("cell", is_text=True), Column("trained at"), *(Column(f"at {n}") for n in lengths)]
+    columns = [Column("cell", is_text=True), Column("trained at")]
+    for n, known in differences.items():
+        columns += [Column(f"at {n}"), *([Column(f"difference at {n}")] if known else [])]
     rows = []
     for curve in curves:
-        texts = [_score(curve, n, spec) or ("not evaluated" if n in curve.reasons else "") for n in lengths]
-        rows.append(TableRow([curve.name, str(curve.trained or ""), *texts], curve.color))
+        texts = [curve.name, str(curve.trained or "")]
+        for n, known in differences.items():
+            texts.append(_score(curve, n, spec) or ("not evaluated" if n in curve.reasons else ""))
+            texts += [known.get(curve.name, "")] if known else []
+        rows.append(TableRow(texts, curve.color))
     return Table(columns, rows)
 
 
@@ -133,10 +163,11 @@ def _score(curve: LengthCurve, length: int, spec: ComparisonSpec) -> str:
 
 
 def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec, rows: str) -> Iterable[str]:
-    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(spec.metric)
+    metric = base_metric(spec.metric)
+    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(metric)
     scored = f"The same {items} are scored at every length." if items else rows
     yield (
-        f"{spec.metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
+        f"{metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
         f"that it was not trained on.{f' {scored}' if scored else ''} ± is half the width of the 95 % interval "
         f"over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
     )

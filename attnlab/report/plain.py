@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnlab._util.cost_metrics import COST_METRICS
-from attnlab._util.metrics import is_share
+from attnlab._util.metrics import in_words, is_share
 from attnlab.config.grid import cell_name
 from attnlab.report.captions import describe_seeds
 from attnlab.report.section import Name, Sentence, Strong
@@ -127,7 +127,7 @@ def describe_margin(spec: ComparisonSpec) -> str:
     margin = spec.margin or 0
     if is_share(spec.metric) and margin < 1:
         return f"{100 * margin:.3g} percentage point{'' if margin == 0.01 else 's'}"
-    return f"{margin:.3g} {spec.metric.replace('_', ' ')}"
+    return f"{margin:.3g} {in_words(spec.metric)}"
 
 
 def list_names(names: Sequence[str]) -> Sentence:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from attnlab._util.metrics import in_words
 from attnlab._util.run_state import RunState
 from attnlab.stats import paired
 from attnlab.stats.cell_summary import CellSummary
@@ -88,7 +89,7 @@ class Estimator:
     def words(self) -> Words:
         """Its names in headings and sentences."""
         limits = ("≤", "at most") if self.direction == "min" else ("≥", "at least")
-        fields = {**vars(self), "quantity": self.metric.replace("_", " "), "sign": limits[0], "limit": limits[1]}
+        fields = {**vars(self), "quantity": in_words(self.metric), "sign": limits[0], "limit": limits[1]}
         fields["hyperparameter"] = hyperparameter_name(self.sweep)
         words = {}
         for name, template in vars(self.templates).items():

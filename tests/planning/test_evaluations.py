@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.errors import UserError
 from attnlab.planning.cell import Cell
 from attnlab.planning.plan import plan
 from tests.support.studies import STUDY, misplanned, write
@@ -53,3 +54,33 @@ def test_a_sample_is_a_number_auto_or_null(tmp_path: Path) -> None:
     assert (
         "expected" in (message := misplanned(write(tmp_path, STUDY), sets={"evaluate.sample": "half"})) and "'half'" in message
     )
+
+
+@pytest.mark.parametrize(
+    ("stated", "recorded", "direction"),
+    [
+        ("bits_per_byte at 48", "bits_per_byte_at/48", "min"),
+        ("valid_bits_per_byte", "valid_bits_per_byte", "min"),
+        ("tokens_per_s", "tokens_per_s", "max"),
+        ("saved_mib", "saved_mib", "min"),
+    ],
+)
+def test_what_every_run_records_can_be_the_question(stated: str, recorded: str, direction: str, tmp_path: Path) -> None:
+    study = write(tmp_path, STUDY.replace("seeds:", f"metric: {stated}\nseeds:"))
+    planned = plan(study, sets={"evaluate.lengths": [48, 96]})
+    assert planned.metric_of(planned.cells[0]) == (recorded, direction)
+
+
+@pytest.mark.parametrize("stated", ["bits_per_byte at 50", "bits_per_byte at", "accuracy at 48", "bits_per_byte_at/48"])
+def test_a_metric_that_a_run_does_not_record_is_refused(stated: str, tmp_path: Path) -> None:
+    study = write(tmp_path, STUDY.replace("seeds:", f"metric: {stated}\nseeds:"))
+    with pytest.raises(UserError, match="unknown metric") as refused:
+        plan(study, sets={"evaluate.lengths": [48, 96]})
+    assert refused.value.where is not None and "bits_per_byte at 48" in str(refused.value)
+
+
+def test_lengths_that_some_cells_lack_are_no_question(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds:", "  evaluate.lengths: [[48], [48, 96]]\nmetric: bits_per_byte at 96\nseeds:")
+    with pytest.raises(UserError, match="unknown metric"):
+        plan(write(tmp_path, text))
+    assert plan(write(tmp_path, text.replace("byte at 96", "byte at 48"))).metric == "bits_per_byte_at/48"

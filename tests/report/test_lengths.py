@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import numpy
 import pytest
 
 from attnlab.report.analysis import Results
@@ -81,13 +82,29 @@ def test_the_same_bytes_are_scored_and_the_plots_say_what_is_better() -> None:
 
 def test_the_table_has_mean_and_interval_by_length_and_says_who_cannot() -> None:
     table = table_of(made(records()))
-    assert [column.heading for column in table.columns] == ["cell", "trained at", "at 64", "at 128", "at 256", "at 512"]
-    lines = {line.cells[0]: list(line.cells[1:]) for line in table.rows}
+    by_length = [f"{what} {length}" for length in LENGTHS for what in ("at", "difference at")]
+    assert [column.heading for column in table.columns] == ["cell", "trained at", *by_length]
+    lines = {line.cells[0]: [line.cells[1], *line.cells[2::2]] for line in table.rows}
     assert lines["dense learned"][0] == "128" and lines["dense learned"][3:] == ["not evaluated", "not evaluated"]
     figures = [float(cell.split(" ± ")[0]) for cell in lines["dense rotary"][1:]]
     assert [f - figures[1] for f in figures] == pytest.approx([0.1, 0.0, 0.1, 0.2], abs=1.5e-4)
     assert "basic rotary" not in lines, "a refused cell has no model"
     assert len(table.rows) == 9
+
+
+def test_differences_at_a_length_are_paired_by_seed() -> None:
+    rows = records()
+    for run in rows:
+        run["bits_per_byte_at/512"] += 0.5 + run["seed"] ** 2 / 100 if run["variant"] == "einsum" else 0.0
+    lines = {line.cells[0]: line.cells for line in table_of(made(rows)).rows}
+    trained, (mean, half) = lines["einsum rotary"][5], lines["einsum rotary"][-1].split(" ± ")
+    scores: dict[str, dict[int, float]] = {run["cell"]: {} for run in rows}
+    for run in rows:
+        scores[run["cell"]][run["seed"]] = run["bits_per_byte_at/512"]
+    pairs = [score - scores["dense rotary"][seed] for seed, score in scores["einsum rotary"].items()]
+    assert float(mean) == pytest.approx(sum(pairs) / 3, abs=1e-4)
+    assert float(half) == pytest.approx(4.3027 * numpy.std(pairs, ddof=1) / 3**0.5, rel=1e-2)
+    assert trained != lines["einsum rotary"][-1] and lines["dense rotary"][-1] == "", "the baseline"
 
 
 def test_reasons_are_told_once_for_the_cells_that_share_them() -> None:
@@ -104,10 +121,10 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     for run in rows[1:3]:
         run |= {"bits_per_byte_at/512": float("nan"), "length.512": "out of memory: requested 9 GiB"}
     result = made(rows)
-    cells = {line.cells[0]: line.cells[-2:] for line in table_of(result).rows}
+    cells = {line.cells[0]: line.cells[-4::2] for line in table_of(result).rows}
     score = rows[0]["bits_per_byte_at/512"]
     assert cells["dense rotary"][1] == f"{score:.4f} (1 of 3)" and "of" not in cells["dense rotary"][0]
-    notes = [note for note in result.notes if "512" in note]
+    notes = [note for note in result.notes if "evaluated at 512" in note]
     assert notes == ["Only 1 of 3 seeds evaluated at 512: dense rotary (out of memory: requested 9 GiB)."]
 
 
@@ -125,8 +142,8 @@ def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     corrected = section(rows, looked)
     assert corrected is not None and "corrected for the looks" in corrected.notes[0] and "looks" not in made(rows).notes[0]
     row, line = table[0], table_of(corrected).rows[0]
-    assert line.cells[3] == format_interval(row.value), "at the trained length that of the verdicts"
-    assert format_interval(row.value) != table_of(made(rows)).rows[0].cells[3]
+    assert line.cells[4] == format_interval(row.value), "at the trained length that of the verdicts"
+    assert format_interval(row.value) != table_of(made(rows)).rows[0].cells[4]
 
 
 def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
