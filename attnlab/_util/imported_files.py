@@ -32,6 +32,7 @@ OUTPUT = re.compile(r"result|metric|score|log|out|histor|summar|stat|state|check
 WRITES = re.compile(
     r"(save|dump|write|to_|export|touch|unlink|remove|imsave)"
 )  # begins the names of functions that write a file
+RUNNERS = {"exec", "run_path"}
 IMPORTERS = {"import_module", "__import__", "run_module"}
 
 
@@ -271,9 +272,15 @@ def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
             isinstance(node, ast.Call) and _name(node.func) in ("join", "joinpath", "Path")
         ):
             names.add("/".join(_texts(node)))
+    executed = _executed(tree)
     for name in names:
         path = Path(name)
-        if "\n" in name or len(name) > 200 or path.suffix not in NAMED or (path.suffix == ".json" and OUTPUT.search(path.stem)):
+        if (
+            "\n" in name
+            or len(name) > 200
+            or (path.suffix not in NAMED and name not in executed)
+            or (path.suffix == ".json" and OUTPUT.search(path.stem))
+        ):
             continue
         if PATTERN.fullmatch(name):
             if not OUTPUT.search(name):
@@ -283,6 +290,15 @@ def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
             place = Path(os.path.normpath(folder / name))
             if "\0" not in name and place.is_file():
                 yield place
+
+
+def _executed(tree: ast.AST) -> set[str]:
+    """Return the texts in calls that open a file, when the code runs a text: `exec(open("layers.txt").read())`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if not any(isinstance(call.func, ast.Name) and call.func.id in RUNNERS for call in calls):
+        return set()
+    opened = [call for call in calls if _name(call.func) in ("open", "Path", "read_text", *RUNNERS)]
+    return {text for call in opened for text in _texts(call) if text.strip(".")}
 
 
 def _written(tree: ast.AST) -> set[str]:

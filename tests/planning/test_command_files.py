@@ -211,6 +211,16 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         },
         {"csrc/k.cpp", "csrc/k.h", "csrc/k.cu", "csrc/sub/tile.cuh"},
     ),
+    "text that is run": (
+        "python train.py",
+        {
+            "train.py": "from pathlib import Path\ncode = Path('layers.txt').read_text()\nexec(code)\nopen('data.txt')\n",
+            "layers.txt": CODE,
+            "data.txt": "words\n",
+        },
+        {"train.py", "layers.txt"},
+    ),
+    "text that is data": ("python train.py", {"train.py": "open('notes.txt')\nmodel.eval()\n", "notes.txt": "x"}, {"train.py"}),
     "a pattern in the code": (
         "python train.py",
         {
