@@ -60,7 +60,7 @@ def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
     Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's runs can be equal
     because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
     """
-    return [*_equal_seeds(cells), *_nearly_equal_seeds(cells), *_equal_cells(cells), *_other_units(cells)]
+    return [*_equal_seeds(cells), *_nearly_equal_seeds(cells), *_equal_cells(cells), *_rounded(cells), *_other_units(cells)]
 
 
 def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
@@ -99,6 +99,30 @@ def _nearly_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
         f"The seeds of each cell differ by less than a relative {SMALL_SPREAD:.0e}, which may be the noise of one run: if the "
         "program does not use {seed}, the verdicts say nothing about other seeds."
     ]
+
+
+def _rounded(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on a program's cells with verdicts on scores that hardly vary beyond their last printed decimal."""
+    by_name, found = {cell.name: cell for cell in cells}, {}
+    for cell in comparisons(cells):
+        base = by_name.get(cell.baseline)
+        if base is None or cell.difference is None or cell.difference.conclusion is None or not is_program_test(cell.test):
+            continue
+        pairs = [[*of.values.values()] for of in (cell, base)]
+        step = _printed_step([*pairs[0], *pairs[1]])
+        if all(max(values) - min(values) < 1.5 * step for values in pairs) and abs(cell.difference.interval.mean) < 2.5 * step:
+            found.setdefault(step, []).append(cell.name)
+    return [
+        f"Scores of {', '.join(names)} and of the baseline are multiples of {step:g}, and hardly vary beyond it: if the program "
+        "rounds what it prints, the verdict is about the rounding. Print more decimals."
+        for step, names in found.items()
+    ]
+
+
+def _printed_step(values: Sequence[float]) -> float:
+    """Return the largest power of ten from 1 to 1e-4 that divides all values; 0 when none does."""
+    steps = (10.0**-k for k in range(5))
+    return next((step for step in steps if all(abs(v / step - round(v / step)) < 1e-6 for v in values)), 0.0)
 
 
 def _other_units(cells: Sequence[CellSummary]) -> list[str]:

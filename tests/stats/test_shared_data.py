@@ -114,6 +114,9 @@ def test_tasks_that_read_copies_of_one_file_count_as_one() -> None:
         ([0.95, 0.94, 0.96, 0.95], [0.11, 0.13, 0.12, 0.10], ""),
         ([0.9, 0.8, 0.7, 0.95], [8.1, 9.2, 7.9, 8.8], ""),  # a loss
         ([2.0, 2.1, 2.05, 2.2], [2.3, 2.30001, 2.3, 2.30001], ""),
+        ([0.85, 0.85, 0.85, 0.84], [0.86, 0.87, 0.86, 0.86], "decimals"),  # better by 0.015, printed in steps of 0.01
+        ([0.85, 0.88, 0.82, 0.86], [0.88, 0.91, 0.85, 0.90], ""),  # an accuracy on a hundred items
+        ([0.85, 0.85, 0.85, 0.84], [0.95, 0.96, 0.95, 0.95], ""),
     ],
 )
 def test_noise_of_one_run_and_scores_in_two_units_are_noted(
