@@ -66,7 +66,7 @@ def print_lines(analyzed: Analyzed) -> None:
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
     """Print the cells of one task, with its reference scores."""
     from attnlab.report.margin import margin_notes
-    from attnlab.report.reference_scores import implausible_scores, labels
+    from attnlab.report.reference_scores import labels, score_warnings
     from attnlab.report.verdicts import split_notes
     from attnlab.report.wording import better, describe_test, format_metric
 
@@ -90,7 +90,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     for note in (
         *split_notes([*sizes, *scores_of], cells, spec),
         *margin_notes(cells, spec),
-        *implausible_scores(cells, scores, metric=spec.metric),
+        *score_warnings(cells, scores, metric=spec.metric),
     ):
         print_text(f"note: {note}")
 

@@ -113,8 +113,8 @@ def _rounded(cells: Sequence[CellSummary]) -> list[str]:
         if all(max(values) - min(values) < 1.5 * step for values in pairs) and abs(cell.difference.interval.mean) < 2.5 * step:
             found.setdefault(step, []).append(cell.name)
     return [
-        f"Scores of {', '.join(names)} and of the baseline are multiples of {step:g}, and hardly vary beyond it: if the program "
-        "rounds what it prints, the verdict is about the rounding. Print more decimals."
+        f"Scores of {', '.join(names)} and of the baseline are multiples of {step:g}, and hardly vary beyond it: if the "
+        "program rounds what it prints, the verdict is about the rounding. Print more decimals."
         for step, names in found.items()
     ]
 

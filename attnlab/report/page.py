@@ -17,7 +17,7 @@ from attnlab.report.interval_notes import item_notes
 from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
 from attnlab.report.plots.attention_maps import describe_maps, draw_maps
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
-from attnlab.report.reference_scores import implausible_scores, matching_scores, reference_notes, with_reference_scores
+from attnlab.report.reference_scores import matching_scores, reference_notes, score_warnings, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
@@ -136,7 +136,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
         summary=conclude(analyzed, info.changes),
-        warnings=[*_data_notes(records), *implausible_scores(cells, scores, metric=spec.metric)],
+        warnings=[*_data_notes(records), *score_warnings(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=spec.estimator.words.heading),
         notes=[

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import significant
+from attnlab._util.metrics import is_share
 from attnlab.config.comparability import text_identity
 from attnlab.report.table import Table, TableRow
 from attnlab.report.wording import format_metric
@@ -14,6 +15,8 @@ from attnlab.stats.cells import CellSummary
 from attnlab.tracking.artifacts import ReferenceScore
 
 IMPLAUSIBLE = 0.4  # of the best reference's bits
+GUESSES = ("chance", "majority")  # names of the scores of a guess, where higher is better
+CLEARLY = 0.05  # of the distance from a guess to 1: a mean so far above it is no guess, however much the seeds differ
 ROW_KIND = "reference"
 PREFIX = "reference: "
 
@@ -39,16 +42,37 @@ def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
     return [f"{text}{'; '.join(descriptions)}."]
 
 
-def implausible_scores(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore], *, metric: str) -> list[str]:
+def score_warnings(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore], *, metric: str) -> list[str]:
+    """Return notes that question scores that are too good for their references, or no better than a guess."""
+    comparable = [score for score in scores if score.metric == metric]
+    return [*_implausible_scores(cells, comparable, metric=metric), *_scores_of_guesses(cells, comparable)]
+
+
+def _scores_of_guesses(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore]) -> list[str]:
+    """Return a note when no cell is shown to be better than a guess; of several tasks, than the lowest one."""
+    guesses = [score for score in scores if score.name in GUESSES and is_share(score.metric)]
+    values = [cell.value for cell in cells if cell.value is not None]
+    if not guesses or not values:
+        return []
+    guess = min(guesses, key=lambda score: score.value)
+    clearly = guess.value + CLEARLY * (1 - guess.value)
+    if any((value.mean if value.low is None else value.low) > guess.value or value.mean > clearly for value in values):
+        return []
+    return [
+        f"No cell is shown to be better than {guess.about} ({guess.name}, {format_metric(guess.value)}): differences between "
+        "the cells are differences between guesses. Check the data and their labels, or train longer."
+    ]
+
+
+def _implausible_scores(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore], *, metric: str) -> list[str]:
     """Return a note that questions cells far below every reference score in bits, or none.
 
     ``IMPLAUSIBLE`` of the best reference is less than the largest published models reach: on enwik8, 0.94 bits per byte (Dai et
     al. 2019, Al-Rfou et al. 2018) are about half of what n-gram models need.
     """
-    comparable = [score for score in scores if score.metric == metric]
-    if not metric.startswith("bits_per_") or not comparable:
+    if not metric.startswith("bits_per_") or not scores:
         return []
-    best = min(comparable, key=lambda score: score.value)
+    best = min(scores, key=lambda score: score.value)
     low = [cell for cell in cells if cell.value is not None and cell.value.mean < IMPLAUSIBLE * best.value]
     if not low:
         return []
