@@ -157,7 +157,7 @@ def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
     is_program = any(is_program_test(cell.test) for cell in cells)
     why = "the program may not use {axes}" if is_program else "{axes} may have no effect"
     return [
-        f"The same results as the baseline in every seed, to a relative 1e-6: {', '.join(names)}. {why.format(axes=axes)}."
+        f"The same results as the baseline in every seed, to a relative 1e-6: {', '.join(names)}; {why.format(axes=axes)}."
         for axes, names in texts.items()
     ]
 

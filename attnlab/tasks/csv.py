@@ -165,6 +165,10 @@ class Csv(DocumentTask):
                 notes.append(
                     f"{share} are longer than {self.length:,} words and are cut; linear reference scores read all of them"
                 )
+        for split, (option, numbers) in self._split_rows.items():
+            if (torn := _with_two_labels(texts[split], self._numbers[option][numbers])) >= NOTABLE * len(numbers):
+                share = f"{torn:,} of the {len(numbers):,} texts of {split}"
+                notes.append(f"{share} also stand there with another label, so no model can get all of them right")
         for split in SPLITS[1:]:
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:
@@ -221,6 +225,15 @@ class Csv(DocumentTask):
         most = np.bincount(self.split("train").labels).argmax()
         batches = self.eval_batches("test", batch_size=1, limit=limit)
         return float(np.mean(np.concatenate([batch.targets.numpy() == most for batch in batches])))
+
+
+def _with_two_labels(texts: np.ndarray, labels: np.ndarray) -> int:
+    """Return the number of texts (n,) that occur again with another label (n,)."""
+    distinct, places = np.unique(texts, return_inverse=True)
+    lowest, highest = np.full(len(distinct), np.iinfo(labels.dtype).max, labels.dtype), np.zeros(len(distinct), labels.dtype)
+    np.minimum.at(lowest, places, labels)
+    np.maximum.at(highest, places, labels)
+    return int((lowest != highest)[places].sum())
 
 
 def _delimiter(delimiter: str) -> str:

@@ -63,6 +63,18 @@ def test_a_step_that_is_none_is_a_result_and_another_one_is_noted() -> None:
     assert printed('{"score": 0.7}', '{"step": null, "score": null}')[0].results == {}
 
 
+def test_results_of_several_splits_are_noted_once() -> None:
+    valid, test = '{"score": 0.7, "split": "valid"}', '{"score": 0.8, "split": "test"}'
+    metrics, notices = printed(valid, test, valid, test)
+    assert metrics.results == {"score": 0.8} and len(notices) == 1 and "'valid'" in notices[0]
+    for lines in (
+        (valid, valid),
+        (test, '{"loss": 1.0, "split": "train"}'),
+        ('{"step": 1, "score": 0.1, "split": "valid"}', test),
+    ):
+        assert printed(*lines)[1] == []
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "..a", "x" * 300])
 @pytest.mark.parametrize("step", [None, 1])
 def test_a_name_that_the_store_refuses_is_left_out_once_with_a_notice(name: str, step: int | None) -> None:

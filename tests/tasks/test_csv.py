@@ -322,6 +322,15 @@ def test_texts_that_differ_in_case_alone_are_noted(corpus: Path) -> None:
     assert any("60 of the 60 texts of test" in note for note in task(valid="valid.csv", test="test.csv").data_notes())
 
 
+def test_texts_that_have_two_labels_are_noted(corpus: Path) -> None:
+    contents = rows(60, seed=7)
+    swapped = [(text.upper(), LABELS[(LABELS.index(label) + 1) % 3]) for text, label in contents[:5]]
+    save(corpus / "torn.csv", [*contents, *swapped])
+    assert any("10 of the 65 texts of test" in note for note in task(test="torn.csv").data_notes())
+    save(corpus / "torn.csv", contents + contents[:5])
+    assert not any("another label" in note for note in task(test="torn.csv").data_notes())
+
+
 def test_special_tokens_in_a_text_are_text(corpus: Path) -> None:
     save(corpus / "train.csv", [(f"{text} [PAD] [UNK]", label) for text, label in rows(60)])
     made = task(vocabulary=500)

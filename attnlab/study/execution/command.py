@@ -39,6 +39,7 @@ TAIL = 20  # last lines of stderr that are kept for a failure
 PRINTED_SHOWN = 100  # characters of a line, or of a name, in a message
 # Colours and other control sequences of a terminal: CSI sequences, and OSC sequences such as links and titles.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\ufeff")
+SPLIT_FIELDS = {"split", "set", "subset", "phase", "mode", "dataset", "data"}  # that say what a line of results is about
 POLL_SECONDS = 0.2
 DRAIN_SECONDS = 2.0  # for output that is left when the program has ended; a process that it left behind may hold the pipe
 MAX_LINE = 1 << 20  # bytes; the parts of a longer line are lines of the log
@@ -194,6 +195,7 @@ class PrintedMetrics:
     mention: str = ""
     _printed: dict[str, str] = field(default_factory=dict)  # recorded name -> printed name
     _noted: set[str] = field(default_factory=set)
+    _splits: dict[str, str] = field(default_factory=dict)  # field that names a split -> its last text
 
     def read(self, line: str) -> None:
         """Take a line of stdout: metrics, or a line of the log."""
@@ -202,6 +204,8 @@ class PrintedMetrics:
             print(line)
         else:
             self._take(*metrics)
+            if metrics[0] is None and self.metric in map(result_name, metrics[1]):
+                self._read_split(line)
         if self.metric in line and (metrics is None or self.metric not in map(result_name, metrics[1])):
             self.mention = visible(line)
             if (
@@ -212,6 +216,17 @@ class PrintedMetrics:
                 self._leave_out(self.metric, f"expected a whole number as step, got {_shorten(repr(fields['step']))}")
             if _is_result_without_number(self.mention, self.metric):
                 self.results.pop(self.metric, None)  # the last value counts, and it is none: the earlier one is out of date
+
+    def _read_split(self, line: str) -> None:
+        """Notify when results in the study's metric are of several splits, of which the last one counts."""
+        fields = _json_object(visible(line).strip()) or {}
+        for name in SPLIT_FIELDS & fields.keys():
+            before, now = self._splits.get(name), str(fields[name])
+            if before not in (None, now) and name not in self._noted:
+                self._noted.add(name)
+                values = f"{_shorten(repr(before))} and {_shorten(repr(now))}"
+                self.notify(f"{self.metric!r} is printed with {name} {values}: the last line counts")
+            self._splits[name] = now
 
     def read_error(self, line: str) -> None:
         """Take a line of stderr."""

@@ -403,7 +403,8 @@ def of_padding(target: "CheckTarget") -> Cause | None:
         return Cause(
             "hidden keys count",
             "`mask` has an effect, but the content of hidden positions still reaches the others. Set the logits of hidden keys "
-            "to torch.finfo(dtype).min before the softmax; keys or values of zero still have a weight.",
+            "to torch.finfo(dtype).min before the softmax; keys or values of zero still have a weight. Before a shift or a "
+            "convolution of keys or values, set the positions where `mask` is False to zero.",
         )
     return None
 
