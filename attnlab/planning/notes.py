@@ -206,7 +206,7 @@ def _change_of_test(cell: Cell, base: Cell) -> str:
     return describe_changes(test, base_test)
 
 
-TRAINING += [f"model.{name}" for name in ModelConfig.model_fields if name.endswith("dropout")]
+TRAINING += [f"model.{name}" for name in ModelConfig.model_fields if name.endswith("dropout") or name == "initialization"]
 BUDGET = {"train.steps", "train.epochs", "train.batch_size"}
 EQUAL_COSTS = 0.02  # relative difference of the training FLOPs up to which unequal steps are a match of costs
 

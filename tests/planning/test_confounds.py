@@ -26,6 +26,7 @@ def notes_of(levels: dict[str, dict[str, Any]] | None = None, **parts: Any) -> l
     ("mine", "fields"),
     [
         ({"variant": "no_wo", "train.lr": 3e-3, "model.dropout": 0.1}, ["train.lr 0.003, not 0.001", "model.dropout"]),
+        ({"variant": "no_wo", "model.initialization": "gpt2"}, ["model.initialization gpt2, not default"]),
         ({"variant": "no_wo", "train": {"steps": 200}}, ["train.steps 200, not 100"]),
         ({"variant": "no_wo", "train.lr": 1e-3}, []),
         ({"variant": "no_wo", "train.log_every": 5}, []),
