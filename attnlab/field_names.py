@@ -66,6 +66,8 @@ _NAMES = {
     ("after", "model.norm: after"): "reorderednorm respostnorm",
     ("dyt", "model.norm_type: dyt"): "dynamictanh",
     ("x0", "model.residual: x0"): "x0lambdas",
+    ("hyper", "model.residual: hyper"): "hyperconnections hyperconnection hc mhc",
+    ("attention_residuals", "model.residual: attention_residuals"): "attnres attentionresidual",
     ("swiglu", "model.feed_forward: swiglu"): "silu swish",
     ("relu2", "model.feed_forward: relu2"): "squaredrelu relusquared sqrelu",
     ("gelu_tanh", "model.feed_forward: gelu_tanh"): "gelunew gelupytorchtanh",

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 # Fields that were added when studies had fingerprints already, which their defaults must not change.
-ADDED = {("model", "residual"): "plain", ("train", "cautious_decay"): False}
+ADDED = {("model", "residual"): "plain", ("model", "residual_streams"): 4, ("train", "cautious_decay"): False}
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
 AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
@@ -211,11 +211,13 @@ class ModelConfig(Section):
     norm_type: Literal["layer", "rms", "dyt", "none"] = Field(
         default="layer", description="layer norm, RMSNorm, DyT (a learned tanh) or no norm, in blocks and after them"
     )
-    residual: Literal["plain", "x0", "none"] = Field(
+    residual: Literal["plain", "x0", "attention_residuals", "hyper", "none"] = Field(
         default="plain",
         description="residual connections; x0: each block reads a x + b x_0, with the embeddings x_0 and two learned scalars; "
+        "attention_residuals: each sublayer attends to all earlier outputs; hyper: hyper-connections of several streams; "
         "none: no residual connections",
     )
+    residual_streams: int = Field(default=4, ge=1, le=64, description="streams of the residual connections hyper")
     bias: bool = Field(default=True, description="biases in the feed-forward, in layer norms and in DyT")
     attention_bias: bool | Literal["out"] = Field(
         default=False, description="biases in the projections of the variant; out: only in the output projection"

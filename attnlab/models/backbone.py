@@ -15,6 +15,7 @@ from attnlab.config.run import RunConfig
 from attnlab.models.base import TaskShape, model_class
 from attnlab.models.block import Block
 from attnlab.models.parts import Part, block_parts, build_attention, build_position
+from attnlab.models.residual import make_ends, number_connections
 from attnlab.nn.dropout import Dropout
 
 
@@ -50,6 +51,8 @@ class Backbone(nn.Module):
         self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None
         self.embedding_norm = block.make_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList([self.make_block(config, task, own) for own in of_blocks])
+        self.ends = make_ends(model)
+        number_connections(self.blocks)
         self.norm = block.make_norm(model) if model.norm != "post" else nn.Identity()
 
     def make_block(self, config: RunConfig, task: TaskShape, own: Part) -> Block:
@@ -76,10 +79,10 @@ class Backbone(nn.Module):
                 (``attnlab.models.cache``).
 
         Returns:
-            The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor (b, m, dim) for
-            each block, or [] without memory.
+            The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor for each block,
+            (b, m, dim) or, of a residual connection with several streams, (b, m, n, dim); [] without memory.
         """
-        x = x0 = self._embed(tokens, segments, start=start)
+        x = self.ends.enter(x0 := self._embed(tokens, segments, start=start))
         if mask is not None and self.class_token is not None:
             mask = nn.functional.pad(mask, (1, 0), value=True)
         new_memory: list[Tensor] = []
@@ -89,7 +92,7 @@ class Backbone(nn.Module):
             if self.mem_len:
                 new_memory.append(self._update_memory(x, block_memory))
             x = self._apply_block(block, x, block_memory, mask)
-        return self.norm(x), new_memory
+        return self.norm(self.ends.leave(x)), new_memory
 
     def _input_of(self, block: nn.Module, x: Tensor, x0: Tensor) -> Tensor:
         """Return the input of a block: the output x of the block before it, with the embeddings x0 (``residual: x0``)."""

@@ -10,9 +10,7 @@ Vaswani et al. 2017, arXiv:1706.03762, section 3, with f attention or feed-forwa
 and, except with ``post``, a Norm after the last block. Norm is a layer norm (Ba et al. 2016, arXiv:1607.06450), RMSNorm (Zhang
 & Sennrich 2019, arXiv:1910.07467), DyT (``attnlab.nn.layers.DynamicTanh``) or the identity (``norm_type: none``).
 
-With ``residual: none``, "x +" is missing. With ``x0``, a block reads a x + b x_0, where x_0 is the input of the first block and
-a and b are two learned scalars of the block, 1 and 0 at first (Jordan et al. 2024, https://github.com/KellerJordan/modded-
-nanogpt; there x_0 is normalized, as with ``embedding_norm``).
+"x +" is the residual connection ``plain``; ``attnlab.models.residual`` has the others.
 
 To try another block, norm or feed-forward, subclass ``Block``, and name it as ``block`` of a model
 (``examples/my_model/blocks.py`` is an example).
@@ -25,6 +23,7 @@ from torch import Tensor, nn
 
 from attnlab.config.run import ModelConfig
 from attnlab.errors import UserError
+from attnlab.models.residual import STREAMS, EmbeddingResidual, Residual, make_residual
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.feed_forward import FeedForward
 from attnlab.nn.layers import DynamicTanh
@@ -33,31 +32,13 @@ from attnlab.variants import Variant
 NORM_EPS = 1e-5  # added to the variance, or to the mean square
 
 
-class EmbeddingResidual(nn.Module):
-    """Mix the embeddings into the input of a block: a x + b x_0, with learned scalars (``model.residual: x0``).
-
-    Attributes:
-        stream: a, 1 at first.
-        embedding: b, 0 at first.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stream = nn.Parameter(torch.tensor(1.0))
-        self.embedding = nn.Parameter(torch.tensor(0.0))
-
-    def forward(self, x: Tensor, x0: Tensor) -> Tensor:
-        """Mix x and x0, the input of the first block; both and the result are (b, t, dim)."""
-        return self.stream * x + self.embedding * x0
-
-
 class Block(nn.Module):
     """Attention and feed-forward, each with the norms of ``model.norm`` and the residual connection of ``model.residual``.
 
     Attributes:
-        has_sublayers: True for a block that reads all values of ``norm``, ``residual`` and ``ff_mult``, as ``join`` and
-            ``feed`` do. A subclass that overrides ``forward`` should declare it again; otherwise the plan refuses
-            ``norm: sandwich | after``, ``residual: none`` and ``ff_mult: 0``.
+        has_sublayers: True for a block that reads all values of ``norm``, ``residual`` and ``ff_mult``, as ``read``, ``join``
+            and ``feed`` do. A subclass that overrides ``forward`` should declare it again; otherwise the plan refuses
+            ``norm: sandwich | after``, ``residual: none | attention_residuals | hyper`` and ``ff_mult: 0``.
         pre: whether norms act on the inputs of sublayers.
 
     Args:
@@ -84,9 +65,12 @@ class Block(nn.Module):
         if self.has_feed_forward:
             self.add_output_norm(config, "feed_forward")
         self.embedding_residual = EmbeddingResidual() if config.residual == "x0" else None
+        self.residuals = nn.ModuleDict({"attention": make_residual(config)})
+        if self.has_feed_forward:
+            self.residuals["feed_forward"] = make_residual(config)
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm in ("pre", "sandwich")
-        self.norm, self.residual = config.norm, config.residual
+        self.norm = config.norm
 
     def add_output_norm(self, config: ModelConfig, sublayer: str) -> None:
         """With ``norm: sandwich``, add the norm of the output of a sublayer."""
@@ -96,7 +80,10 @@ class Block(nn.Module):
     @classmethod
     def unsupported(cls, config: ModelConfig) -> str | None:
         """Return the reason why the block does not support the settings of a model, or None."""
-        settings = {"norm": ("sandwich", "after"), "residual": ("none",), "ff_mult": (0,)}
+        if config.norm == "post" and config.residual in STREAMS:
+            reason = "does not form the sum that model.norm: post norms: expected pre, sandwich or after"
+            return f"model.residual: {config.residual} {reason}"
+        settings = {"norm": ("sandwich", "after"), "residual": ("none", *STREAMS), "ff_mult": (0,)}
         given = (f"model.{name}: {getattr(config, name)}" for name in settings if getattr(config, name) in settings[name])
         if cls.has_sublayers or (setting := next(given, None)) is None:
             return None
@@ -125,12 +112,12 @@ class Block(nn.Module):
         """Apply the block.
 
         Args:
-            x: (b, t, dim).
-            memory: (b, m, dim), earlier inputs of this block, or None.
+            x: (b, t, dim), or the streams (b, t, n, dim) of the residual connection.
+            memory: (b, m, dim) or (b, m, n, dim), earlier inputs of this block, or None.
             mask: (b, m + t), boolean, True = may be attended to; None: all.
 
         Returns:
-            (b, t, dim).
+            (b, t, dim), or the streams (b, t, n, dim), with ``attention_residuals`` of a larger n.
         """
         return self.feed(self.join(x, self.attend(x, memory, mask), "attention"))
 
@@ -139,38 +126,41 @@ class Block(nn.Module):
 
         Takes the arguments of ``forward``.
         """
-        context = x if memory is None else torch.cat([memory, x], dim=1)
-        if self.pre:
-            context = self.norm_attention(context)
-            x = context if memory is None else context[:, -x.shape[1] :]
+        context = self.read(x if memory is None else torch.cat([memory, x], dim=1), "attention")
+        x = context if memory is None else context[:, -x.shape[1] :]
         return apply_attention(self.attention, x, None if memory is None else context, mask)
 
     def feed(self, x: Tensor) -> Tensor:
-        """Apply the sublayer of the feed-forward network to x (b, t, dim): (b, t, dim); x with ``ff_mult: 0``."""
+        """Apply the sublayer of the feed-forward network to x, as ``forward`` receives it; return x with ``ff_mult: 0``."""
         if not self.has_feed_forward:
             return x
-        return self.join(x, self.feed_forward(self.norm_feed_forward(x) if self.pre else x), "feed_forward")
+        return self.join(x, self.feed_forward(self.read(x, "feed_forward")), "feed_forward")
 
-    def join(self, x: Tensor, y: Tensor, sublayer: str) -> Tensor:
-        """Return the stream after a sublayer.
+    def read(self, x: Tensor, sublayer: str) -> Tensor:
+        """Return the input (b, t, dim) of a sublayer, with its norm if the norm acts on inputs.
 
         Args:
-            x: (b, t, dim), the input of the sublayer, before its norm.
+            x: (b, t, dim), or the streams (b, t, n, dim).
+            sublayer: as in ``join``.
+        """
+        x = cast(Residual, self.residuals[sublayer]).read(x)
+        return cast(nn.Module, getattr(self, f"norm_{sublayer}"))(x) if self.pre else x
+
+    def join(self, x: Tensor, y: Tensor, sublayer: str) -> Tensor:
+        """Return the stream, or the streams, after a sublayer.
+
+        Args:
+            x: (b, t, dim), or (b, t, n, dim): the stream before the sublayer, which ``read`` received.
             y: (b, t, dim), its output.
             sublayer: the end of the name of its norm: ``attention`` for ``norm_attention``.
-
-        Returns:
-            (b, t, dim).
         """
         norm = cast(nn.Module, getattr(self, f"norm_{sublayer}"))
         if self.norm == "after":
             y = norm(y)
         elif self.norm == "sandwich":
             y = self.output_norms[sublayer](y)
-        y = self.dropout(y)
-        if self.residual != "none":
-            y = x + y
-        return norm(y) if self.norm == "post" else y
+        x = cast(Residual, self.residuals[sublayer]).write(x, self.dropout(y))
+        return norm(x) if self.norm == "post" else x
 
 
 def apply_attention(attention: Variant, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -35,6 +35,7 @@ from attnlab.models.backbone import Backbone
 from attnlab.models.base import Model, TaskShape
 from attnlab.models.block import Block, apply_attention
 from attnlab.models.parts import Part, build_attention, part
+from attnlab.models.residual import make_residual
 from attnlab.tasks import Batch
 from attnlab.variants import Variant
 
@@ -49,22 +50,22 @@ class DecoderBlock(Block):
         self.cross = cross
         self.norm_cross = self.make_norm(config)
         self.add_output_norm(config, "cross")
+        self.residuals["cross"] = make_residual(config)
 
     def forward(self, y: Tensor, encoded: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """Apply the block.
 
         Args:
-            y: (b, t, dim).
+            y: (b, t, dim), or the streams (b, t, n, dim) of the residual connection.
             encoded: (b, s, dim), the output of the encoder.
             mask: (b, t), boolean, True = a real token of the target; None: all are.
             source_mask: (b, s), boolean, True = a real token of the source; None: all are.
 
         Returns:
-            (b, t, dim).
+            (b, t, dim), or the streams.
         """
         y = self.join(y, self.attend(y, None, mask), "attention")
-        queries = self.norm_cross(y) if self.pre else y
-        y = self.join(y, apply_attention(self.cross, queries, encoded, source_mask), "cross")
+        y = self.join(y, apply_attention(self.cross, self.read(y, "cross"), encoded, source_mask), "cross")
         return self.feed(y)
 
 
@@ -100,10 +101,10 @@ class Decoder(Backbone):
             mask: (b, t), boolean, True = a real token; None: all are.
             start: the position of the first token, with a cache of the positions before it (``attnlab.models.cache``).
         """
-        y = y0 = self._embed(tokens, start=start)
+        y = self.ends.enter(y0 := self._embed(tokens, start=start))
         for block in self.blocks:
             y = self._apply_block(block, self._input_of(block, y, y0), encoded, mask, source_mask)
-        return self.norm(y)
+        return self.norm(self.ends.leave(y))
 
 
 class EncoderDecoder(Model):

@@ -50,6 +50,8 @@ def _ineffective_fields_of_blocks(model: ModelConfig) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if model.norm_type == "none":
         reasons = {f"model.{field}": "model.norm_type is none" for field in ("norm", "embedding_norm")}
+    if model.residual != "hyper":
+        reasons["model.residual_streams"] = "model.residual is not hyper"
     if not model.ff_mult:
         reasons["model.feed_forward"] = "model.ff_mult is 0"
     return reasons

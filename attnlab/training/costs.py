@@ -57,10 +57,11 @@ def plan_parameters(config: RunConfig, task: TaskShape) -> int:
 
 
 def extrapolate_depth(figures: Callable[[RunConfig], dict[str, int]], config: RunConfig) -> dict[str, int]:
-    """Extrapolate ``figures`` to the configured depth from two models with fewer blocks.
+    """Extrapolate ``figures`` to the configured depth from models with fewer blocks.
 
     All blocks are alike, or the pattern of ``model.layers`` repeats: one model has its last repetition and the blocks left
-    over, the other has one repetition more.
+    over, the other has one repetition more. With ``attention_residuals``, a block reads the outputs of all before it, so
+    that figures grow as the square of the depth, and a third model is needed.
     """
     depth, period = config.model.depth, len(config.model.layers.pattern) if config.model.layers else 1
 
@@ -71,8 +72,12 @@ def extrapolate_depth(figures: Callable[[RunConfig], dict[str, int]], config: Ru
     if depth <= first:
         return at(depth)
     shallow, deeper = at(first), at(first + period)
-    repetitions = (depth - first) // period
-    return {name: shallow[name] + repetitions * (deeper[name] - shallow[name]) for name in shallow}
+    n = (depth - first) // period
+    grown = {name: shallow[name] + n * (deeper[name] - shallow[name]) for name in shallow}
+    if config.model.residual != "attention_residuals" or n < 2:
+        return grown
+    third = at(first + 2 * period)
+    return {name: grown[name] + n * (n - 1) // 2 * (third[name] - 2 * deeper[name] + shallow[name]) for name in grown}
 
 
 def _meta(config: RunConfig, task: TaskShape) -> Model:

@@ -1,8 +1,10 @@
 """Tests of the axes of the block: norms, feed-forward networks, biases, the scale of embeddings, and their combinations."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,10 +13,13 @@ from attnlab import plan
 from attnlab.config import run
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.models import residual
 from attnlab.models.block import Block
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
+from attnlab.models.residual import AttentionResidual, HyperConnection, Residual
 from attnlab.registry import VARIANTS
+from attnlab.training.costs import count_flops, plan_figures
 from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
 from tests.support.small_runs import tokens
 
@@ -86,8 +91,69 @@ def normalized(x: Tensor, weights: dict[str, Tensor], name: str, norm_type: str)
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain + weights[f"{name}.bias"]
 
 
+def mean_of_outputs(outputs: list[Tensor], query: Tensor) -> Tensor:
+    """Attention residuals: the mean of earlier outputs, for one position at a time."""
+    mixed = torch.empty_like(outputs[0])
+    for place in np.ndindex(*mixed.shape[:2]):
+        at = [r[place] for r in outputs]
+        logits = torch.stack([(query * r).sum() / ((r * r).mean() + 1e-6).sqrt() for r in at])
+        mixed[place] = sum(p * r for p, r in zip(logits.softmax(0), at, strict=True))
+    return mixed
+
+
+def by_hyper_connection(streams: list[Tensor], w: dict[str, Tensor], f: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Hyper-connections around one sublayer: the streams (b, t, dim) after it, one coefficient at a time."""
+    n = len(streams)
+    normed = [(x - x.mean(-1, True)) / ((x - x.mean(-1, True)).square().mean(-1, True) + 1e-6).sqrt() for x in streams]
+
+    def coefficient(i: int, column: int, scale: str, static: Tensor) -> Tensor:
+        return w[scale] * torch.tanh((normed[i] * w["project"][:, column]).sum(-1, keepdim=True)) + static
+
+    read = sum(coefficient(i, 0, "read_scale", w["read_bias"][i]) * streams[i] for i in range(n))
+    y = f(read)  # type: ignore[arg-type] a sum of tensors
+    after = []
+    for j in range(n):
+        mixed = sum(coefficient(i, 1 + j, "read_scale", w["mix_bias"][n * i + j]) * streams[i] for i in range(n))
+        after.append(mixed + coefficient(j, 1 + n, "write_scale", w["write_bias"][j]) * y)
+    return after
+
+
+def features_by_streams(model: nn.Module, config: ModelConfig) -> Tensor:
+    """Attention residuals and hyper-connections around the sublayers of ``model``, with the norms pre, sandwich and after."""
+    weights, backbone = model.state_dict(), model.get_submodule("backbone")
+    x = weights["backbone.embedding.weight"][tokens()] * config.dim**0.5
+    streams = [x] * (config.residual_streams if config.residual == "hyper" else 1)
+    for i, block in enumerate(backbone.blocks):  # type: ignore[arg-type]
+        for sublayer, f in (("attention", block.attention), ("feed_forward", block.feed_forward)):
+            name = f"backbone.blocks.{i}"
+            if sublayer == "feed_forward" and config.ff_mult == 0:
+                continue
+
+            def normed(x: Tensor, f: Any = f, place: str = f"{name}.norm_{sublayer}", output: str = sublayer) -> Tensor:
+                if config.norm == "after":
+                    return normalized(f(x), weights, place, config.norm_type)
+                y = f(normalized(x, weights, place, config.norm_type))
+                output = f"{place.rpartition('.')[0]}.output_norms.{output}"
+                return y if config.norm == "pre" else normalized(y, weights, output, config.norm_type)
+
+            prefix = f"{name}.residuals.{sublayer}."
+            own = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+            if config.residual == "hyper":
+                streams = by_hyper_connection(streams, own, normed)
+            else:
+                x = mean_of_outputs(streams, own["query"]) if len(streams) > 1 else streams[0]
+                streams = [*streams, normed(x)]
+    if config.residual == "hyper":
+        x = torch.stack(streams).mean(0)
+    else:
+        x = mean_of_outputs(streams, weights["backbone.ends.residual.query"])
+    return normalized(x, weights, "backbone.norm", config.norm_type)
+
+
 def features_by_formula(model: nn.Module, config: ModelConfig) -> Tensor:
     """Gemma 2's, OLMo 2's and Vaswani's sublayers, written out, around the attention and feed-forward of ``model``."""
+    if config.residual in ("attention_residuals", "hyper"):
+        return features_by_streams(model, config)
     weights, backbone = model.state_dict(), model.get_submodule("backbone")
     x = x0 = weights["backbone.embedding.weight"][tokens()] * config.dim**0.5
     for i, block in enumerate(backbone.blocks):  # type: ignore[arg-type]
@@ -122,6 +188,13 @@ STREAMS = [
         strict=True,
     )
 ]
+SEVERAL_STREAMS = [
+    {"model__norm": norm, "model__residual": "attention_residuals", "model__norm_type": norm_type, "model__ff_mult": ff_mult}
+    for norm, norm_type, ff_mult in (("pre", "layer", 2), ("sandwich", "rms", 2), ("after", "dyt", 0))
+] + [
+    {"model__norm": norm, "model__residual": "hyper", "model__residual_streams": n, "model__norm_type": norm_type}
+    for norm, norm_type, n in (("pre", "layer", 4), ("sandwich", "none", 3), ("after", "rms", 1))
+]
 
 
 def perturbed(config: RunConfig) -> nn.Module:
@@ -134,7 +207,7 @@ def perturbed(config: RunConfig) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("changes", STREAMS, ids=label)
+@pytest.mark.parametrize("changes", STREAMS + SEVERAL_STREAMS, ids=label)
 def test_blocks_follow_their_formula_train_decode_and_reload(changes: dict[str, Any]) -> None:
     config = config_of("dense", **changes)
     model = perturbed(config)
@@ -151,7 +224,7 @@ def test_blocks_follow_their_formula_train_decode_and_reload(changes: dict[str, 
     torch.testing.assert_close(other(tokens())[0], y, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("changes", [{"model__residual": "x0"}, {"model__norm": "sandwich"}], ids=label)
+@pytest.mark.parametrize("changes", [{"model__residual": "x0"}, {"model__norm": "sandwich"}, *SEVERAL_STREAMS[::3]], ids=label)
 def test_memory_continues_a_sequence_over_blocks(changes: dict[str, Any]) -> None:
     """With one block, the memory of a segment gives the outputs of the whole sequence."""
     model = perturbed(config_of("dense", model__depth=1, model__mem_len=11, position="alibi", **changes))
@@ -166,14 +239,94 @@ def test_at_first_the_embeddings_are_not_mixed_in_and_dyt_has_the_published_alph
     assert "backbone.norm.bias" not in state
 
 
+class Untransposed(HyperConnection):
+    def write(self, streams: Tensor, y: Tensor) -> Tensor:
+        mix = self.read_scale * self._dynamic(streams, slice(1, -1)) + self.mix_bias.view(self.streams, self.streams)
+        weights = self.write_scale * self._dynamic(streams, slice(-1, None)) + self.write_bias.unsqueeze(-1)
+        return mix @ streams + weights * y.unsqueeze(-2)
+
+
+class OutputSideAlone(HyperConnection):
+    def read(self, streams: Tensor) -> Tensor:
+        return streams.mean(-2)
+
+
+class WithoutNorm(AttentionResidual):
+    def read(self, streams: Tensor) -> Tensor:
+        return (
+            streams[..., 0, :]
+            if self.query is None
+            else ((streams @ self.query).softmax(-1)[..., None, :] @ streams)[..., 0, :]
+        )
+
+
+class ForgetsEmbeddings(AttentionResidual):
+    def read(self, streams: Tensor) -> Tensor:
+        return super().read(streams if self.query is None else streams[..., 1:, :])
+
+
+@pytest.mark.parametrize("wrong", [Untransposed, OutputSideAlone, WithoutNorm, ForgetsEmbeddings])
+def test_a_mutant_of_a_residual_connection_does_not_follow_the_formula(
+    wrong: type[Residual], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = wrong.__mro__[1].__name__
+    monkeypatch.setattr(residual, name, wrong)
+    config = config_of("dense", model__residual="hyper" if name == "HyperConnection" else "attention_residuals")
+    model = perturbed(config)
+    expected = model.get_submodule("head")(features_by_formula(model, config.model))
+    assert (model(tokens())[0] - expected).abs().max() > 1e-3
+
+
+def test_several_streams_start_as_plain_residual_connections_or_as_a_mean() -> None:
+    plain = logits(config_of("dense", model__norm_type="none"))
+    hyper = config_of("dense", model__norm_type="none", model__residual="hyper", model__residual_streams=3)
+    torch.testing.assert_close(logits(hyper), plain)
+    state = build(hyper, Bytes()).state_dict()
+    read = [value.argmax().item() for name, value in state.items() if name.endswith("read_bias")]
+    assert read == [0, 1, 2, 0]  # each sublayer another stream than the one before it
+    model = build(config_of("dense", model__residual="attention_residuals", model__depth=1, model__ff_mult=0), Bytes()).eval()
+    backbone = model.get_submodule("backbone")
+    x = model.state_dict()["backbone.embedding.weight"][tokens()] * 12**0.5
+    y = x + backbone.blocks[0].attention(backbone.blocks[0].norm_attention(x))  # type: ignore[index, union-attr]
+    torch.testing.assert_close(backbone(tokens())[0], backbone.norm(y / 2))  # type: ignore[operator]
+
+
+def test_streams_stay_in_float32_under_autocast() -> None:
+    for name in ("attention_residuals", "hyper"):
+        blocks: Any = build(config_of("dense", model__residual=name), Bytes()).get_submodule("backbone.blocks")
+        streams = torch.randn(2, 5, 4, 12)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = blocks[1].feed(streams), blocks[1].residuals["attention"].read(streams)
+        assert [z.dtype for z in outputs] == [torch.float32] * 2
+
+
+@pytest.mark.parametrize("name", ["attention_residuals", "hyper"])
+def test_post_norm_does_not_combine_with_several_streams(name: str) -> None:
+    reason = Block.unsupported(ModelConfig.model_validate({"norm": "post", "residual": name}))
+    assert reason and "post" in reason and name in reason
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 7])
+@pytest.mark.parametrize("name", ["attention_residuals", "hyper"])
+def test_costs_of_a_deep_model_are_those_of_its_blocks(name: str, depth: int) -> None:
+    """Attention residuals read more outputs in later blocks: costs do not grow linearly with the depth."""
+    config = config_of("dense", model__residual=name, model__depth=depth)
+    model = build(config, Bytes()).eval()
+    figures = plan_figures(config, Bytes())
+    assert figures["parameters"] == sum(p.numel() for p in model.parameters())
+    flops = count_flops(lambda: model(torch.ones(1, 24, dtype=torch.long)))
+    assert figures["flops_per_token"] == flops // 24
+
+
 def test_plain_residual_connections_leave_fingerprints_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """The field was added later: only its other values may be part of the text that is hashed."""
     texts: list[str] = []
     dumps = run.json.dumps
     monkeypatch.setattr(run.json, "dumps", lambda *args, **kw: texts.append(dumps(*args, **kw)) or texts[-1])
-    for residual in ("plain", "x0"):
-        config_of("dense", model__residual=residual).fingerprint()
-    assert ["residual" in text for text in texts] == [False, True]
+    for name, n in (("plain", 4), ("x0", 4), ("hyper", 2)):
+        config_of("dense", model__residual=name, model__residual_streams=n).fingerprint()
+    found = [["residual" in text, "residual_streams" in text] for text in texts]
+    assert found == [[False, False], [True, False], [True, True]]
 
 
 def test_a_bias_of_the_output_projection_alone() -> None:
@@ -217,20 +370,28 @@ def test_the_plan_counts_the_parameters_of_the_block_and_matches_them() -> None:
         {
             "sandwich": {"variant": "dense", "model.norm": "sandwich"},
             "x0": {"variant": "dense", "model.residual": "x0"},
+            "attention_residuals": {"variant": "dense", "model.residual": "attention_residuals"},
+            "hyper": {"variant": "dense", "model.residual": "hyper", "model.residual_streams": 3},
             "dyt": {"variant": "dense", "model.norm_type": "dyt"},
             "matched": {"variant": {"name": "dense", "match": "params"}, "model.norm": "sandwich"},
+            "matched-hyper": {"variant": {"name": "dense", "match": "params"}, "model.residual": "hyper"},
         }
     ).cells
-    base, *more, matched = (cell.parameters for cell in cells)
+    base, *more, matched, matched_hyper = (cell.parameters for cell in cells)
     blocks, norms = 2, 4
-    assert [count - base for count in more] == [norms * 2 * dim, 2 * blocks, norms + 1]
-    assert cells[-1].matched and abs(matched / base - 1) <= 0.01
+    hyper = 4 * (5 * dim + 9 + 2 * 3 + 2)
+    assert [count - base for count in more] == [norms * 2 * dim, 2 * blocks, 4 * dim, hyper, norms + 1]
+    assert cells[-1].matched and abs(matched / base - 1) <= 0.01 and abs(matched_hyper / base - 1) <= 0.01
     base, without = (cell.parameters for cell in planned({"without": {"variant": "dense", "model.ff_mult": 0}}).cells)
     assert base - without == blocks * (2 * dim * inner + inner + dim + 2 * dim)
 
 
 def test_what_has_no_effect_is_run_once_and_what_is_not_supported_is_refused() -> None:
-    levels = {"none": {"model.norm_type": "none"}, "none-post": {"model.norm_type": "none", "model.norm": "post"}}
+    levels: dict[str, Any] = {
+        "none": {"model.norm_type": "none"},
+        "none-post": {"model.norm_type": "none", "model.norm": "post"},
+    }
+    levels["streams"] = {"model.residual_streams": 2}  # of hyper alone
     keys = [run.key for run in planned({name: {"variant": "dense", **level} for name, level in levels.items()}).runs]
     assert len(keys) == 2
     variants = {"no_wo": "no_wo", "gru": "gru", "component": {"name": "dense", "with": ["no_wo"]}}
@@ -246,7 +407,7 @@ def test_a_block_with_another_forward_refuses_what_it_does_not_read() -> None:
         def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
             return x + self.attend(x, memory, mask)
 
-    for changes in ({"norm": "after"}, {"residual": "none"}, {"ff_mult": 0}):
+    for changes in ({"norm": "after"}, {"residual": "none"}, {"residual": "hyper"}, {"ff_mult": 0}):
         reason = Other.unsupported(ModelConfig.model_validate(changes))
         assert reason and f"model.{next(iter(changes))}" in reason
         assert Block.unsupported(ModelConfig.model_validate(changes)) is None

@@ -9,6 +9,7 @@ from attnlab.config.run import RunConfig
 from attnlab.models.base import Model, TaskShape
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.language_model import LanguageModel
+from attnlab.models.residual import AttentionResidual, HyperConnection
 from attnlab.nn.cache import KeyValueCache
 from attnlab.variants import Variant
 
@@ -172,14 +173,47 @@ class FirstEmbeddingOfCall(FixedEmbeddingResidual):
         return block.embedding_residual(x, x0[:, :1])  # type: ignore[operator]
 
 
+class FixedQueries(LanguageModel):
+    """Attends to earlier outputs without training the queries."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config.replace({"model.residual": "attention_residuals"}), task)
+        for module in self.modules():
+            if isinstance(module, AttentionResidual) and module.query is not None:
+                module.register_parameter("fixed", nn.Parameter(module.query.detach()))
+                module.query = None
+
+
+class FirstStreamsOfCall(LanguageModel):
+    """Writes the streams of the first position of a call to all positions."""
+
+    def __init__(self, config: RunConfig, task: TaskShape) -> None:
+        super().__init__(config.replace({"model.residual": "hyper"}), task)
+        for module in self.modules():
+            if isinstance(module, HyperConnection):
+                module.write = self._write(module.write)  # type: ignore[method-assign]
+
+    @staticmethod
+    def _write(write: Any) -> Any:
+        return lambda streams, y: write(streams[:, :1].expand_as(streams), y)
+
+
 MODEL_MUTANTS: dict[str, list[type[Model]]] = {
     "shapes": [ExtraToken],
     "causality": [FutureThroughCross, Bidirectional],
     "source": [DropsLastToken],
     "padding": [EncodesPadding, AttendsToSourcePadding, AttendsToTargetPadding],
     "batch independence": [CentersRows],
-    "gradient coverage": [IdleLayer, FixedEmbeddingResidual],
-    "decoding": [ShiftsPositions, ForgetsStart, ForgetsFirst, StaysAtTheStart, NeverAdvances, FirstEmbeddingOfCall],
+    "gradient coverage": [IdleLayer, FixedEmbeddingResidual, FixedQueries],
+    "decoding": [
+        ShiftsPositions,
+        ForgetsStart,
+        ForgetsFirst,
+        StaysAtTheStart,
+        NeverAdvances,
+        FirstEmbeddingOfCall,
+        FirstStreamsOfCall,
+    ],
     "precisions and modes": [LeaksUnderAutocast, MixesRowsInFloat32],
 }
 NECESSARY: dict[type[Model], set[str]] = {  # further checks that necessarily detect the same mistake

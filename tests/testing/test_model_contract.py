@@ -64,6 +64,9 @@ def test_built_in_models_pass_with_every_block(model: str, fields: dict[str, Any
         {"norm": "after", "norm_type": "rms", "residual": "x0", "ff_mult": 0},
         {"norm": "post", "norm_type": "dyt", "residual": "none", "ff_mult": 2},
         {"norm_type": "none", "embedding_norm": True},
+        {"norm": "sandwich", "residual": "attention_residuals", "norm_type": "rms"},
+        {"norm": "pre", "residual": "hyper", "residual_streams": 3, "initialization": "gpt2"},
+        {"norm": "after", "residual": "hyper", "norm_type": "none", "ff_mult": 0},
     ],
     ids=lambda fields: "-".join(map(str, fields.values())),
 )
