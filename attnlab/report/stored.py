@@ -48,7 +48,7 @@ def save(
         "info": TypeAdapter(StudyInfo).dump_python(replace(info, selection=replace(info.selection, left_out=())), mode="json"),
         "left_out": [_to_json(run) for run in info.selection.left_out],
         "columns": [name for name in runs.columns if name not in PRIVATE],
-        "runs": [_to_json(run) for run in runs.to_dict("records")],
+        **_factored([_to_json(run) for run in runs.to_dict("records")]),
         "curves": [[*key, *zip(*points, strict=True)] for key, points in drawn.items()],
         "maps": [_map_to_json(map_) for map_ in maps],
     }
@@ -104,10 +104,11 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     points = [
         (*key, step, value) for *key, steps, values in content["curves"] for step, value in zip(steps, values, strict=True)
     ]
+    shared = dict(content.get("shared", {}))
     selection = replace(info.selection, left_out=tuple(_from_json(run) for run in content["left_out"]))
     return {
         "info": replace(info, selection=selection),
-        "runs": pandas.DataFrame([_from_json(run) for run in content["runs"]], columns=content["columns"]),
+        "runs": pandas.DataFrame([_from_json({**shared, **run}) for run in content["runs"]], columns=content["columns"]),
         "curves": pandas.DataFrame(points, columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],
     }
@@ -119,6 +120,15 @@ def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
         (str(name), value) for name, value in run.items() if name not in PRIVATE and value is not None and value == value
     )
     return {name: _scalar(value) for name, value in known}
+
+
+def _factored(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields that all runs share, and each run without them: most of a configuration is the same in all runs."""
+    texts = [{name: json.dumps(value) for name, value in run.items()} for run in runs]  # 1, 1.0 and true are equal in Python
+    first = texts[0] if texts else {}
+    common = {name for name, text in first.items() if all(other.get(name) == text for other in texts)}
+    shared = {name: value for name, value in runs[0].items() if name in common} if runs else {}
+    return {"shared": shared, "runs": [{name: value for name, value in run.items() if name not in common} for run in runs]}
 
 
 def _scalar(value: Any) -> Any:

@@ -10,7 +10,7 @@ cat > ablations/gpt2-cpu.yaml <<'END_OF_STUDY_FILE'
 # A subword stands for 2.2 to 3.4 bytes, but the output layer of a large vocabulary costs more than the rest of this model. The
 # numbers of steps make the training FLOPs of all cells equal within 0.3 % (`attnlab plan`): 7.25 TFLOP, with which bytes read
 # 1.2 MB of text, 1k tokens 2.5 MB, 4k tokens 2.3 MB, and 16k tokens 1.4 MB. Parameters are not equal: the embedding grows with
-# the vocabulary. The context of 256 tokens is a longer text in subwords, too. Every cell is trained at four learning rates, and
+# the vocabulary. The context of 256 tokens is a longer text in subwords, too. Every cell is trained at three learning rates, and
 # cells are compared at their optima.
 #
 # The 48 runs took 83 minutes in all, on two cores with fast bf16; the three vocabularies take some minutes once.

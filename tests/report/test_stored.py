@@ -1,5 +1,6 @@
 """Tests that a page can be rendered again from its stored tables, and that committed pages are those of the code."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,3 +121,17 @@ def test_a_study_info_survives_storage(tmp_path: Path) -> None:
     write.write(tmp_path, info=info, runs=made_up()[0], curves=made_up()[1])
     loaded = load(tmp_path)["info"]
     assert isinstance(loaded, StudyInfo) and loaded == info
+
+
+def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
+    info, (runs, curves) = INFO, made_up()
+    runs = runs.assign(same=1, mixed=[1, True, *[1.0] * (len(runs) - 2)])
+    write.write(tmp_path, info=info, runs=runs, curves=curves, maps=[])
+    stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
+    assert stored["shared"]["same"] == 1 and "mixed" not in stored["shared"] and "same" not in stored["runs"][0]
+    assert [type(value) for value in load(tmp_path)["runs"]["mixed"][:3]] == [int, bool, float]
+    old = {**stored, "runs": [{**stored["shared"], **run} for run in stored["runs"]]}
+    del old["shared"]
+    before = load(tmp_path)["runs"]
+    (tmp_path / FILE).write_text(json.dumps(old), encoding="utf-8")
+    pandas.testing.assert_frame_equal(load(tmp_path)["runs"], before)
