@@ -113,7 +113,7 @@ def _by_study(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
     for study in contrast.studies:
         for cell in study.comparisons:
             if cell.verdict is not None:
-                clause = Clause(contrast.baseline, cell.verdict.kind, remark_of(cell.verdict, study.table.spec))
+                clause = Clause(contrast.baseline, cell.verdict.kind, remark_of(cell, cell.verdict, study.table.spec))
                 text = tuple(describe_clause(clause, [cell], [contrast.name], spec=study.table.spec))
                 clauses.setdefault(text, {}).setdefault(study.table.name, []).append(cell)
     judged = {study.table.name: [cell for cell in study.comparisons if cell.verdict is not None] for study in contrast.studies}

@@ -111,21 +111,27 @@ def describe_clause(
     return [*where, *listed, " ", Strong(verb[0]), *against, clause.remark]
 
 
-def remark_of(verdict: Verdict, spec: ComparisonSpec) -> str:
+def remark_of(cell: CellSummary, verdict: Verdict, spec: ComparisonSpec) -> str:
     """Return the condition of a verdict in plain words: its size next to the margin, and that there are further conditions."""
     kind = verdict.kind
     text = ", but by less than the margin" if verdict.within_margin else ""
     if kind is VerdictKind.EQUIVALENT:
         wide = verdict.sensitivity is Sensitivity.WIDE_MARGIN
-        text = f", within {describe_margin(spec)}{', a margin that is too wide' if wide else ''}"
+        scores = [*cell.values.values()] if spec.estimator.in_unit else []
+        text = f", within {describe_margin(spec, scores)}{', a margin that is too wide' if wide else ''}"
     others = verdict.lost or verdict.baseline_lost or verdict.fragile or any(c.kind != kind for c in verdict.corrections)
     return f"{text}, under the conditions below" if others and kind is not VerdictKind.INCONCLUSIVE else text
 
 
-def describe_margin(spec: ComparisonSpec) -> str:
-    """Return the margin with its unit: "0.02 bits per byte", "1 percentage point"."""
+def describe_margin(spec: ComparisonSpec, scores: Sequence[float] = ()) -> str:
+    """Return the margin with its unit: "0.02 bits per byte", "1 percentage point".
+
+    Args:
+        spec: The comparison that the study makes.
+        scores: A program may print an accuracy in per cent, of which the margin is no share.
+    """
     margin = spec.margin or 0
-    if is_share(spec.metric) and margin < 1:
+    if is_share(spec.metric) and margin < 1 and all(abs(score) <= 1 for score in scores):
         return f"{100 * margin:.3g} percentage point{'' if margin == 0.01 else 's'}"
     return f"{margin:.3g} {in_words(spec.metric)}"
 
@@ -153,7 +159,9 @@ def _clauses(
     for cell in judged:
         if cell.verdict is not None:
             name, baseline = named[id(cell)]
-            of_name.setdefault((name, Clause(baseline, cell.verdict.kind, remark_of(cell.verdict, spec))), []).append(cell)
+            of_name.setdefault((name, Clause(baseline, cell.verdict.kind, remark_of(cell, cell.verdict, spec))), []).append(
+                cell
+            )
     groups: dict[Clause, list[CellSummary]] = {}
     for (_, clause), cells in of_name.items():
         where = sorted({_where(cell, shared, spec) for cell in cells}, key=lambda place: (place[1], float(place[0] or 0)))

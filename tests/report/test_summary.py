@@ -68,6 +68,15 @@ def test_the_result_is_a_plain_sentence_and_then_numbers(cells: dict[str, list[f
     assert numbers in summary.text
 
 
+@pytest.mark.parametrize(("unit", "margin", "words"), [(0.01, 0.005, "0.5 percentage points"), (1.0, 0.5, "0.5 accuracy")])
+def test_a_margin_of_an_accuracy_in_per_cent_is_no_share(unit: float, margin: float, words: str) -> None:
+    spec = changed(ONE, metric="accuracy", direction="max", margin=margin)
+    scores = [93.2, 93.4, 93.1, 93.3, 93.25]
+    values = {"dense": scores, "no_wo": [score + 0.01 * (-1) ** i for i, score in enumerate(scores)]}
+    summary = summarize(study({name: [unit * score for score in of] for name, of in values.items()}, spec), spec)
+    assert f"`no_wo` is as good as `dense`, within {words}" in summary.text
+
+
 def test_clauses_group_cells_by_verdict_and_name_the_largest() -> None:
     cells = {f"v{i}": shifted(0.1 * i) for i in range(1, 6)}
     summary = summarize(study({"dense": STEADY, **cells, "einsum": STEADY, "open": shifted(0.01, 0.04)}), ONE)
