@@ -28,6 +28,7 @@ LARGE = frozenset({"torch", "numpy", "scipy", "pandas", "sklearn", "mlflow", "op
 NAMED = {".py", ".sh", ".ini", ".cfg", *CONFIGURATIONS, *SOURCES}
 # A program writes JSON more often than it reads it.
 PATTERN = re.compile(r"(\w[\w.-]*/){1,3}[\w.-]*\*[\w.-]*")  # of the files of one folder
+READS = re.compile(r"open|read|load|parse|from_")  # begins the names of functions that read a file
 OUTPUT = re.compile(r"result|metric|score|log|out|histor|summar|stat|state|checkpoint|ckpt|cache|record|report|tmp|progress")
 WRITES = re.compile(
     r"(save|dump|write|to_|export|touch|unlink|remove|imsave)"
@@ -292,6 +293,40 @@ def _named(tree: ast.AST, folders: Iterable[Path]) -> Iterator[Path]:
                 yield place
 
 
+def computed_names(tree: ast.AST) -> set[str]:
+    """Return the computed names in calls that read a file, as patterns: `open(f"conf/{name}.json")` gives "conf/*.json"."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and READS.match(_name(node.func).lower())]
+    names = set[str]().union(*(_templates(call) for call in calls if not _is_written(call)))
+    return {name for name in names if name.strip("*/.") and "\n" not in name}
+
+
+def _templates(call: ast.Call) -> set[str]:
+    """Return the texts in a call that are computed from one value, with ``*`` for it."""
+    inside = {id(part) for node in ast.walk(call) for part in ast.iter_child_nodes(node) if isinstance(node, ast.BinOp)}
+    places = [
+        node for node in ast.walk(call) if isinstance(node, ast.JoinedStr | ast.BinOp | ast.Call) and id(node) not in inside
+    ]
+    patterns = {re.sub(r"\*+", "*", _template(node)) for node in places if node is not call}
+    return {pattern for pattern in patterns if pattern.count("*") == 1}
+
+
+def _template(node: ast.AST) -> str:
+    """Return the text of an expression with ``*`` for each value that is not in the code."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_template, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+        return ("/" if isinstance(node.op, ast.Div) else "").join((_template(node.left), _template(node.right)))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+        return re.sub(r"%\w+|%\(\w+\)\w", "*", str(node.left.value))
+    if isinstance(node, ast.Call) and _name(node.func) in ("join", "joinpath", "Path"):
+        return "/".join(map(_template, node.args))
+    if isinstance(node, ast.Call) and _name(node.func) == "format" and isinstance(node.func, ast.Attribute):
+        return re.sub(r"\{[^}]*\}", "*", _template(node.func.value))
+    return "*"
+
+
 def _executed(tree: ast.AST) -> set[str]:
     """Return the texts in calls that open a file, when the code runs a text: `exec(open("layers.txt").read())`."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -303,11 +338,12 @@ def _executed(tree: ast.AST) -> set[str]:
 
 def _written(tree: ast.AST) -> set[str]:
     """Return the names of the files that a call writes: their content is a result."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            texts, name = _texts(node), _name(node.func)
-            modes = {text for text in texts if re.fullmatch(r"[rwaxbt+]{1,3}", text)}
-            if WRITES.match(name.lower()) or (name == "open" and any(set(mode) & set("wax+") for mode in modes)):
-                names |= {Path(text).name for text in texts if "\0" not in text}
-    return names
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_written(node)]
+    return {Path(text).name for call in calls for text in _texts(call) if "\0" not in text}
+
+
+def _is_written(call: ast.Call) -> bool:
+    """Return True for a call that writes a file."""
+    modes = {text for text in _texts(call) if re.fullmatch(r"[rwaxbt+]{1,3}", text)}
+    opens = _name(call.func) == "open" and any(set(mode) & set("wax+") for mode in modes)
+    return opens or bool(WRITES.match(_name(call.func).lower()))

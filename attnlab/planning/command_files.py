@@ -13,15 +13,18 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 from attnlab._util.code_digest import code_digest, code_files
 from attnlab._util.configuration_files import base_files, configuration_file
 from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab._util.imported_files import (
+    OUTPUT,
     Roots,
     code_tree,
     computed_imports,
+    computed_names,
     editable_roots,
     hydra_places,
     imported_files,
@@ -46,6 +49,7 @@ RESULT_OPTION = re.compile(rf"(-o|-{{0,2}}([a-z0-9]+[-_.])*{RESULT}[-_]?{PLACE}?
 REDIRECTIONS = {">", ">>", "2>", "&>", "1>", "tee", "-a"}
 BEFORE_VARIABLE = re.compile(r"^.*\$(\{[^}]*\}|\([^)]*\)|\w+)/")  # "$(dirname "$0")/train.py"
 SETTINGS = (".py", ".sh", ".yaml", ".yml", ".toml")  # of files that are no result, whatever their name
+MAX_NAME = 200  # characters of a path that a word completes
 MAX_SCRIPT = 2**20  # bytes of a shell script that is read
 
 
@@ -198,8 +202,22 @@ class _Search:
             found = [configuration_file(place, name.strip()) for place in places for name in names]
             for path in filter(None, found):
                 self._add(path)
+        self._computed(words)
         for path in base_files(self.files.values(), self.folders):
             self._add(path)
+
+    def _computed(self, words: Sequence[str]) -> None:
+        """Add the files that the code reads by a name computed from a word: `open(f"conf/{name}.json")`."""
+        values = {word.rpartition("=")[2] for word in words} - {""}
+        for file in self._all_code():
+            tree = code_tree(file)
+            for pattern, value in product(sorted(computed_names(tree)) if tree else (), sorted(values)):
+                name = pattern.replace("*", value)
+                if not (value.isdigit() or os.path.isabs(value) or OUTPUT.search(name)):
+                    places = [Path(os.path.normpath(folder / name)) for folder in (file.parent, *self.folders)]
+                    for path in places:
+                        if "\0" not in name and len(name) < MAX_NAME and path.is_file():
+                            self._add(path)
 
     def _all_code(self) -> set[Path]:
         """Return the Python code among the files, with what it imports from its folder."""

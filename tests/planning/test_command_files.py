@@ -211,6 +211,21 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         },
         {"csrc/k.cpp", "csrc/k.h", "csrc/k.cu", "csrc/sub/tile.cuh"},
     ),
+    "computed names in folders": (
+        "python train.py",
+        {
+            "train.py": "import json, sys\nfrom pathlib import Path\nhow = sys.argv[1]\njson.load(open(f'conf/{how}.json'))\n"
+            "(Path('more') / f'{how}.yaml').read_text()\nopen('size_%s.toml' % how)\nopen('out/' + how + '.json', 'w')\n"
+            "load_yaml('set/{}.yaml'.format(how))\n",
+            "conf/a.json": "{}",
+            "conf/unused.json": "{}",
+            "more/a.yaml": "x: 1\n",
+            "size_a.toml": "",
+            "set/a.yaml": "x: 1\n",
+            "out/a.json": "{}",
+        },
+        {"train.py", "conf/a.json", "more/a.yaml", "size_a.toml", "set/a.yaml"},
+    ),
     "text that is run": (
         "python train.py",
         {
@@ -236,7 +251,7 @@ FOUND: dict[str, tuple[str, dict[str, str], set[str]]] = {
         {"lib/train.py", "lib/gate.py"},
     ),
 }
-UNUSED = {"out/a.json", "conf/f.yaml", "conf/model/unused.yaml", "csrc/unused.cu"}
+UNUSED = {"out/a.json", "conf/unused.json", "conf/f.yaml", "conf/model/unused.yaml", "csrc/unused.cu"}
 
 
 @pytest.mark.parametrize(("command", "files", "expected"), FOUND.values(), ids=FOUND)
@@ -253,6 +268,16 @@ def test_each_file_that_runs_counts(
         assert (keys(tmp_path, f"{command} {{seed}}") != before) == (name in counted), name
         (tmp_path / name).write_text(files[name])
     assert keys(tmp_path, f"{command} {{seed}}") == before
+
+
+def test_a_file_that_a_value_names_counts_for_its_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import json, sys\njson.load(open(f'conf/{sys.argv[1]}.json'))\n"
+    monkeypatch.chdir(write(tmp_path, {"train.py": code, "conf/a.json": "{}", "conf/b.json": "{}"}))
+    before = keys(tmp_path, "python train.py {how} {seed}")
+    (tmp_path / "conf/b.json").write_text("[]")
+    (tmp_path / "conf/c.json").write_text("[]")
+    after = keys(tmp_path, "python train.py {how} {seed}")
+    assert after[0] == before[0] and after[1] != before[1]
 
 
 def test_a_variable_of_the_study_may_name_a_file(tmp_path: Path) -> None:
