@@ -176,6 +176,27 @@ def test_a_parent_that_was_given_up_for_dead_notices(url: str, tmp_path: Path) -
         assert not waiting.owns(ticket)
 
 
+def test_a_claim_that_is_given_up_for_dead_at_once_is_none(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database does not respond between the claim and its first heartbeat."""
+    with closing(Store(tmp_path, url)) as store:
+        waiting = queue(store)
+        waiting.enqueue(["k", "l"])
+        started, lost = Store.start_heartbeat, list[int]()
+
+        def fail_first(self: Store, trial_id: int) -> None:
+            started(self, trial_id)
+            if not lost:
+                lost.append(trial_id)
+                self.rdb.set_trial_state_values(trial_id, waiting._states.FAIL)
+
+        monkeypatch.setattr(Store, "start_heartbeat", fail_first)
+        ticket = waiting.claim(["k", "l"])
+        assert ticket is not None and ticket.key == "l" and lost[0] not in store._heartbeats
+        assert waiting.update(ticket, lambda: ticket.trial.set_user_attr("a", 1))
+        waiting.study.tell(ticket.number, state=waiting._states.FAIL)
+        assert not waiting.update(ticket, lambda: ticket.trial.report(1.0, 1)) and not store._heartbeats
+
+
 def test_a_released_ticket_can_be_claimed_at_once_by_another(url: str, tmp_path: Path) -> None:
     with closing(Store(tmp_path, url)) as first_store, closing(Store(tmp_path, url)) as second_store:
         queue(first_store).enqueue(["k"])

@@ -195,9 +195,24 @@ class Queue:
             if trial is not None and patience(partial(self._set_running, trial)):
                 self._store.start_heartbeat(trial._trial_id)
                 claimed = patience(partial(self._new_trial, self.study, trial._trial_id))
-                patience(partial(claimed.set_user_attr, "begun", True))
-                return Ticket(key, claimed)
+                if self.update(ticket := Ticket(key, claimed), partial(claimed.set_user_attr, "begun", True)):
+                    return ticket
         return None
+
+    def update(self, ticket: Ticket, change: Callable[[], object]) -> bool:
+        """Change the trial of a ticket; return False when it is no longer this parent's, because another one recovered it."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        def attempt() -> bool:
+            try:
+                change()
+            except UpdateFinishedTrialError:
+                return False
+            return True
+
+        if not (is_ours := self._store.patience(attempt)):
+            self._store.stop_heartbeat(ticket.trial._trial_id)
+        return is_ours
 
     def _set_running(self, trial: FrozenTrial) -> bool:
         """Set a waiting trial to RUNNING; return False when another parent has claimed it, or even closed it, meanwhile."""

@@ -43,7 +43,6 @@ class Search:
             direction=self._direction,
             pruner=pruner(self._config.pruner),
         )
-        self._patience = store.patience
         self.keys = [f"{self.digest}.t{n:02d}" for n in range(self._config.trials)]
         self.metric, self.score = f"valid/{metric}", f"valid_{metric}"
         init = cell.with_seed(cell.config, self._config.seed).init
@@ -61,13 +60,15 @@ class Search:
         ticket = self.queue.claim({self.keys[n]})
         if ticket is None:  # another parent claimed it first
             return None
-        params = self._patience(lambda: suggest(ticket.trial, self._config.space))
+        params: dict[str, Any] = {}
+        if not self.queue.update(ticket, lambda: params.update(suggest(ticket.trial, self._config.space))):
+            return None
         try:
             return ticket, self._plan.search_run(self.cell, n, params)
         except UserError as error:  # each value is valid, but not their combination
             reason = str(error)
-            self._patience(lambda: ticket.trial.set_user_attr("reason", reason))
-            self.queue.tell(ticket, RunState.FAILED, math.nan)
+            if self.queue.update(ticket, lambda: ticket.trial.set_user_attr("reason", reason)):
+                self.queue.tell(ticket, RunState.FAILED, math.nan)
             return None
 
     def should_stop(self, ticket: Ticket, step: int, metrics: dict[str, float]) -> bool | None:
@@ -77,7 +78,9 @@ class Search:
         """
         if self.metric not in metrics:
             return None
-        return self._patience(lambda: self._judge(ticket, step, metrics[self.metric]))
+        stop = list[bool]()
+        self.queue.update(ticket, lambda: stop.append(self._judge(ticket, step, metrics[self.metric])))
+        return bool(stop) and stop[-1]  # a trial that was taken over trains to the end: its files are those of the other parent
 
     def _judge(self, ticket: Ticket, step: int, value: float) -> bool:
         stored = ticket.trial.storage.get_trial(ticket.trial._trial_id)
