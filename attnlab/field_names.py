@@ -82,6 +82,7 @@ _NAMES = {
     ("flex", "backend: flex"): "flexattention",
     ("reference", "backend: reference"): "eager naive math",
     ("bf16", "train.precision: bf16"): "bfloat16 amp",
+    ("fp16", "train.precision: fp16"): "float16 half gradscaler lossscaling",
     ("fp32", "train.precision: fp32"): "float32 f32",
     ("dim", "model.dim"): "dmodel hiddensize hiddendim nembd embeddim modeldim width",
     ("heads", "model.heads"): "nheads nhead numheads numattentionheads",

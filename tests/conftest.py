@@ -222,7 +222,7 @@ def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are made as on a processor that runs bf16 products twice as fast as fp32 ones, whichever this one is."""
     from attnlab.nn import processor
 
-    monkeypatch.setattr(processor, "bf16_speedup", lambda matmul_precision: 2.0)
+    monkeypatch.setattr(processor, "half_speedup", lambda matmul_precision, precision: 2.0)
 
 
 @pytest.fixture

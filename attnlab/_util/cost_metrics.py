@@ -134,6 +134,9 @@ COST_METRICS = [  # in the order of the tables' columns
         relative=True,
     ),
     CostMetric("steps", "steps", "", "training steps that the run took"),
+    CostMetric(
+        "skipped_steps", "skipped", "", "steps of fp16 with gradients beyond its range, after which weights stayed the same"
+    ),
     CostMetric("tokens", "tokens", "", "tokens trained on in the whole run"),
     CostMetric(
         "train_seconds",

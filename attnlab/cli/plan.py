@@ -329,6 +329,7 @@ def measured_rate(plan: Plan) -> tuple[float, str]:
     """
     import torch
 
+    from attnlab.nn.processor import DTYPES
     from attnlab.training.device import synchronise
 
     config = plan.cells[0].config
@@ -337,7 +338,7 @@ def measured_rate(plan: Plan) -> tuple[float, str]:
         device = torch.device("cpu")
     torch.set_float32_matmul_precision(config.machine.matmul_precision)
     size = 4096 if device.type == "cuda" else 1024
-    a = torch.ones(size, size, device=device, dtype=torch.bfloat16 if config.train.precision == "bf16" else None)
+    a = torch.ones(size, size, device=device, dtype=DTYPES.get(config.train.precision))
     seconds: list[float] = []
     with torch.inference_mode():
         torch.mm(a, a)

@@ -96,10 +96,10 @@ class TrainConfig(Section):
     )
     grad_clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="maximum gradient norm; null: no clipping")
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
-    precision: Literal["fp32", "bf16", "auto"] = Field(
+    precision: Literal["fp32", "bf16", "fp16", "auto"] = Field(
         default="fp32",
-        description="auto: bf16 on CUDA, and on a CPU when training steps are measured to be faster; fp32 when a cell does not "
-        "support bf16",
+        description="fp16: with loss scaling; auto: bf16 on CUDA, and on a CPU when training steps are measured to be faster; "
+        "fp32 when a cell does not support bf16",
     )
     compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
     eval_every: Count | None = Field(

@@ -106,7 +106,7 @@ def unsupported(
         backend: one of ``BACKENDS``.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         head_dim: width of one head's queries and keys; None skips the check of the width.
-        precision: ``"fp32"`` or ``"bf16"``.
+        precision: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
         compile: whether the model runs under ``torch.compile``.
         dropout: probability of dropping an attention weight in training.
     """

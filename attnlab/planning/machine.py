@@ -169,11 +169,11 @@ def _levers(
     if times is None:
         return _defaults(paths, "training steps could not be measured")
     steps = {name: of_cell for (name, _), of_cell in zip(smallest_and_largest, times, strict=True)}
-    return choose_levers(paths, steps, in_bf16=all(config.train.precision == "bf16" for config in configs))
+    return choose_levers(paths, steps, in_half=all(config.train.precision in processor.DTYPES for config in configs))
 
 
 def choose_levers(
-    paths: Sequence[str], times: Mapping[str, Sequence[StepTime]], *, in_bf16: bool = False
+    paths: Sequence[str], times: Mapping[str, Sequence[StepTime]], *, in_half: bool = False
 ) -> dict[str, AutoSetting]:
     """Return the values of fields that pay, one after the other.
 
@@ -184,7 +184,7 @@ def choose_levers(
     Args:
         paths: the fields.
         times: name of a cell -> its step with each set of changed fields.
-        in_bf16: whether the steps of all cells are in bf16, in which backends round differently.
+        in_half: whether the steps of all cells are in bf16 or fp16, in which backends round differently.
     """
     chosen: dict[str, AutoSetting] = {}
     steps = {name: {step.changed: step for step in of_cell} for name, of_cell in times.items()}
@@ -193,7 +193,7 @@ def choose_levers(
         faster, candidate = f"{path.rpartition('.')[2]}: {text(FASTER[path])}", (*changed, path)
         pairs = [(of_cell[changed], of_cell[candidate]) for of_cell in steps.values()]
         differences = [step.difference for _, step in pairs]
-        most = MAX_BF16_DIFFERENCE if PRECISION in candidate or (in_bf16 and path == BACKEND) else MAX_DIFFERENCE
+        most = MAX_BF16_DIFFERENCE if PRECISION in candidate or (in_half and path == BACKEND) else MAX_DIFFERENCE
         if not all(difference <= most for difference in differences):  # NaN is not
             chosen[path] = AutoSetting(DEFAULTS[path], f"{faster} changes the gradients by {max(differences):.1g}")
             continue
@@ -336,31 +336,33 @@ def _without_bf16(cells: Iterable[CellConfig], resolve: Resolve) -> Iterator[str
             yield f"{cell.name!r} cannot run in bf16 ({reason})"
 
 
-def slow_bf16_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
-    """Yield a note when configurations use bf16 on a CPU on which it is slower than fp32.
+def slow_half_notes(configs: Iterable[RunConfig]) -> Iterator[str]:
+    """Yield a note when configurations use bf16 or fp16 on a CPU on which it is slower than fp32.
 
     Args:
         configs: resolved.
     """
-    slow = [config for config in configs if config.train.precision == "bf16" and _kind(config) == "cpu"]
-    speedup = _speedup(slow) if slow else MIN_SPEEDUP
-    if speedup * MIN_SPEEDUP < 1:
-        yield f"{_compared(speedup)}: use train.precision: fp32 or auto"
+    on_cpu = [config for config in configs if _kind(config) == "cpu"]
+    for precision in processor.DTYPES:
+        slow = [config for config in on_cpu if config.train.precision == precision]
+        speedup = _speedup(slow, precision) if slow else MIN_SPEEDUP
+        if speedup * MIN_SPEEDUP < 1:
+            yield f"{_compared(speedup, precision)}: use train.precision: fp32 or auto"
 
 
-def _speedup(configs: Iterable[RunConfig]) -> float:
-    """Return the speedup of bf16 matrix products over fp32, for the setting of ``matmul_precision`` with the smallest one."""
+def _speedup(configs: Iterable[RunConfig], precision: str = "bf16") -> float:
+    """Return the speedup of products in half precision over fp32, for the ``matmul_precision`` with the smallest one."""
     settings = {config.machine.matmul_precision for config in configs}
     if "auto" in settings:
         settings = settings - {"auto"} | {DEFAULTS[MATMUL], FASTER[MATMUL]}
-    return min(processor.bf16_speedup(setting) for setting in settings)
+    return min(processor.half_speedup(setting, precision) for setting in settings)
 
 
-def _compared(speedup: float) -> str:
+def _compared(speedup: float, precision: str = "bf16") -> str:
     slower = speedup * MIN_SPEEDUP < 1
     # Two digits, because the measurement takes milliseconds.
     times = f"{float(f'{1 / speedup if slower else speedup:.2g}'):g} times"
-    return f"bf16 products are {times} {'slower than' if slower else 'as fast as'} fp32 products on this processor"
+    return f"{precision} products are {times} {'slower than' if slower else 'as fast as'} fp32 products on this processor"
 
 
 # ---------------------------------------------------------------- fields of a cell

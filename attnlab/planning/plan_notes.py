@@ -7,7 +7,7 @@ from attnlab.config.tasks import TaskQuestion
 from attnlab.errors import UserError
 from attnlab.planning.effects import search_effect_notes
 from attnlab.planning.estimand import stop_notes
-from attnlab.planning.machine import slow_bf16_notes
+from attnlab.planning.machine import slow_half_notes
 from attnlab.planning.matching import CellPair
 from attnlab.planning.notes import (
     baseline_notes,
@@ -73,7 +73,7 @@ def plan_notes(
         yield from direction_notes(metric, direction)
     yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
     yield from on_machine
-    yield from slow_bf16_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
+    yield from slow_half_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]
         yield from search_notes(study, cells, resolver=resolver, tasks=tasks, goal_of=planned.metric_of)

@@ -113,7 +113,9 @@ class Resolver:
         original = cell.config
         # ``planning.machine`` has resolved "auto" for all cells of the grid: only a search can still set it.
         if original.train.precision == "auto":
-            raise UserError("train.precision: expected fp32 or bf16 in a search, got 'auto'", cell.where("train", "precision"))
+            raise UserError(
+                "train.precision: expected fp32, bf16 or fp16 in a search, got 'auto'", cell.where("train", "precision")
+            )
         named = resolve_layers(cell, self._variant, self._named) if original.model.layers else self._with_variant(cell)
         task_named, task_class = self._named(cell, "task", original.task, ("task",))
         optimizer, optimizer_class = self._named(cell, "optimizer", original.train.optimizer, ("train", "optimizer"))

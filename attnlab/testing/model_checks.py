@@ -21,6 +21,7 @@ from attnlab.models.base import Model
 from attnlab.models.cache import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.language_model import LanguageModel
+from attnlab.nn.processor import DTYPES
 from attnlab.tasks import Batch
 from attnlab.testing.checks.modes import ADVICE as MODES_ADVICE
 from attnlab.testing.checks.modes import LEAK
@@ -311,12 +312,12 @@ def precisions(target: ModelTarget) -> str:
     if _leak(model, batch, other, border, "float64", training=False)[0] > LEAK["float64"]:
         raise NotDeclared("the property fails in float64, too")
     model.float()
-    for precision, training in product(("fp32", "bf16"), (True, False)):
+    for precision, training in product(("fp32", *DTYPES), (True, False)):
         size, what = _leak(model, batch, other, border, precision, training=training)
         if not size <= LEAK[precision]:
             mode = f"{precision}, {'training' if training else 'evaluation'}"
             raise Failure(f"{mode}: {what} the logits by {format_number(size)}", MODES_ADVICE)
-    return "fp32 and bf16, training and evaluation"
+    return "fp32, bf16 and fp16, training and evaluation"
 
 
 def _leak(model: Model, batch: Batch, other: Batch, border: int, precision: str, *, training: bool) -> tuple[float, str]:
@@ -343,7 +344,7 @@ def _in_mode(model: Model, batch: Batch, precision: str, *, training: bool) -> l
     with (
         warnings.catch_warnings(action="ignore"),
         mode,
-        autocast(torch.device("cpu"), "bf16" if precision == "bf16" else "fp32"),
+        autocast(torch.device("cpu"), precision if precision in DTYPES else "fp32"),
     ):
         output = model.train(training).forward_batch(batch)[0]
     return [z.detach().double() for z in tree_leaves(output) if len(z) == ROWS]

@@ -31,7 +31,7 @@ from attnlab.training.optim import CAUTIOUS, build_optimizer
 
 CUBLAS_WORKSPACE = 32  # MiB that matrix products take from PyTorch's allocator on Hopper, and 8 on earlier devices
 CPU = torch.device("cpu")  # device of the fake tensors: a build without CUDA cannot differentiate fake CUDA tensors
-# Functions of attention models that autocast computes in float32 on CUDA and leaves in bfloat16 on a CPU.
+# Functions of attention models that autocast computes in float32 on CUDA and leaves in half precision on a CPU.
 IN_FP32 = ("softmax", "log_softmax", "layer_norm", "rms_norm", "norm", "softplus", "exp", "log", "pow", "sum", "cumsum")
 
 
@@ -116,7 +116,7 @@ class _OnCuda(TorchFunctionMode):
         if self.enabled and func is F.scaled_dot_product_attention:
             return _attention(*args, **kwargs)
         if self.enabled and getattr(func, "__name__", "") in IN_FP32 and torch.is_autocast_enabled("cpu"):
-            args = [a.float() if isinstance(a, Tensor) and a.dtype == torch.bfloat16 else a for a in args]
+            args = [a.float() if isinstance(a, Tensor) and a.dtype in (torch.bfloat16, torch.float16) else a for a in args]
         if self.enabled and func is F.rms_norm:
             return _rms_norm(*args, **kwargs)
         return func(*args, **kwargs)

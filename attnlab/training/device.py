@@ -18,6 +18,7 @@ from torch import nn
 from attnlab._util.memory import reset_peak_memory, reuse_freed_memory
 from attnlab.config.run import AUTO_MACHINE, MachineConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.nn.processor import DTYPES
 from attnlab.registry import TASKS
 
 # Messages of out-of-memory errors that have no class of their own: torch's allocator on the CPU, C++ libraries, cuBLAS and
@@ -106,16 +107,16 @@ def compile_blocks(blocks: Iterable[nn.Module]) -> None:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Return a context in which matrix products run in ``precision`` (``fp32`` or ``bf16``).
+    """Return a context in which matrix products run in ``precision`` (``fp32``, ``bf16`` or ``fp16``).
 
     Raises:
         UserError: for any other value, for example ``auto``, which the plan resolves.
     """
     if precision == "fp32":
         return contextlib.nullcontext()
-    if precision != "bf16":
-        raise UserError(f"train.precision: expected fp32 or bf16, got {precision!r} (the plan resolves auto)")
-    return torch.autocast(device.type, torch.bfloat16)
+    if precision not in DTYPES:
+        raise UserError(f"train.precision: expected fp32, bf16 or fp16, got {precision!r} (the plan resolves auto)")
+    return torch.autocast(device.type, DTYPES[precision])
 
 
 def synchronise(device: torch.device) -> None:

@@ -1,9 +1,15 @@
-"""The gradient of one batch, over its ranks and micro-batches."""
+"""The gradient of one batch, over its ranks and micro-batches, and loss scaling in fp16.
 
+Loss scaling: Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3.2. Gradients below 6e-8 are 0 in
+fp16, so that the loss is multiplied by a scale before the backward pass and gradients are divided by it after it.
+"""
+
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from attnlab.config.run import RunConfig
@@ -12,6 +18,8 @@ from attnlab.tasks import Task
 from attnlab.training.device import autocast
 from attnlab.training.distributed.group import Group
 from attnlab.training.prefetch import RankBatch
+
+INITIAL_SCALE, MOST_SKIPPED = 2.0**16, 50  # of the loss; steps in a row, after which the scale is 2^-50 of what it was
 
 Memory = list[Tensor] | None  # for each block, the hidden states before this segment: (rows, mem_len, dim)
 
@@ -25,12 +33,14 @@ def backward(
     config: RunConfig,
     device: torch.device,
     group: Group,
+    scaler: "LossScaler | None" = None,
 ) -> tuple[Tensor, Memory]:
     """Accumulate in ``model`` the gradient of the mean loss over all targets of a batch, summed over the ranks.
 
     Args:
         batch: this rank's part of the batch.
         memory: the hidden states of its rows; None or empty without memory.
+        scaler: scales the gradients; None does not.
 
     Returns:
         The loss of the whole batch, a scalar still on the device, and the memory for the next batch.
@@ -43,11 +53,71 @@ def backward(
             # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
             part_loss = task.loss(output, part) * share if share else _zero(output)
         del output  # free them before the backward pass, which keeps the tensors that it needs
-        part_loss.backward()
+        (part_loss if scaler is None else scaler.scale(part_loss)).backward()
         loss += part_loss.detach()
     # One message: the loss travels with the gradients.
     group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     return loss, _join(memories)
+
+
+class LossScaler:
+    """Dynamic loss scaling in fp16 (``torch.amp.GradScaler``); in other precisions, it does nothing.
+
+    The scale is halved after a step with gradients that are not finite, which is skipped, and doubled after 2,000 others.
+
+    Attributes:
+        skipped: steps that were skipped so far.
+        in_a_row: steps that were skipped since the last update of the weights.
+    """
+
+    def __init__(self, precision: str, device: torch.device) -> None:
+        self._scaler = torch.amp.GradScaler(device.type, init_scale=INITIAL_SCALE, enabled=precision == "fp16")
+        self.skipped = self.in_a_row = 0
+
+    @property
+    def is_active(self) -> bool:
+        """True in fp16."""
+        return self._scaler.is_enabled()
+
+    @property
+    def is_stuck(self) -> bool:
+        """True when no scale makes the gradients finite."""
+        return self.in_a_row >= MOST_SKIPPED
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """Return the loss multiplied by the scale."""
+        return self._scaler.scale(loss)
+
+    def step(self, optimizer: torch.optim.Optimizer, parameters: Sequence[Tensor], *, grad_clip: float | None) -> bool:
+        """Clip the gradients and update the weights; return False if the step is skipped.
+
+        In fp16, the device is waited for, as the optimizer needs to know whether the gradients are finite.
+        """
+        if self.is_active:
+            self._scaler.unscale_(optimizer)
+            norm = nn.utils.clip_grad_norm_(parameters, math.inf if grad_clip is None else grad_clip)
+            is_finite = bool(norm.isfinite())
+            self._scaler.update()
+            self.skipped, self.in_a_row = self.skipped + (not is_finite), 0 if is_finite else self.in_a_row + 1
+            if not is_finite:
+                return False
+        elif grad_clip is not None:
+            nn.utils.clip_grad_norm_(parameters, grad_clip)
+        optimizer.step()
+        return True
+
+    def figures(self) -> dict[str, float]:
+        """Return a point of the curve of the scale; {} in other precisions."""
+        return {"train/loss_scale": self._scaler.get_scale()} if self.is_active else {}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that a checkpoint stores."""
+        return {"scaler": self._scaler.state_dict(), "skipped": self.skipped, "in_a_row": self.in_a_row}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from ``state``."""
+        self._scaler.load_state_dict(state["scaler"])
+        self.skipped, self.in_a_row = state["skipped"], state["in_a_row"]
 
 
 def _zero(output: Any) -> Tensor:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab._util.memory import KeptMemory
 from attnlab._util.rng import derive_seed
@@ -24,7 +24,7 @@ from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
 from attnlab.training.evaluate import evaluate
-from attnlab.training.gradients import Memory, backward
+from attnlab.training.gradients import LossScaler, Memory, backward
 from attnlab.training.initial_weights import StartingPoint
 from attnlab.training.items import ItemScores
 from attnlab.training.lengths import evaluate_lengths
@@ -87,6 +87,7 @@ class Trainer:
         self.model = build(config, self.task).to(device).train()
         freeze(self.model, config.train)
         self.optimizer = build_optimizer(self.model, config.train)
+        self.scaler = LossScaler(config.train.precision, device)
         self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task, figures))
         if config.train.compile:
             compile_blocks(block for stack in self.model.stacks for block in stack)
@@ -144,11 +145,11 @@ class Trainer:
             config=self.config,
             device=self.device,
             group=self.group,
+            scaler=self.scaler,
         )
         self.pending.append(loss)
-        if train_config.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), train_config.grad_clip)
-        self.optimizer.step()
+        if not self.scaler.step(self.optimizer, list(self.model.parameters()), grad_clip=train_config.grad_clip):
+            self._after_skipped_step()
         self.optimizer.zero_grad()
         if self.kept_memory is not None:
             self.kept_memory.release()
@@ -156,6 +157,14 @@ class Trainer:
         self.timer.count(batch.tokens)
         if self.step < self.total:
             self.prefetcher.prefetch(self.step)  # the device still computes this step
+
+    def _after_skipped_step(self) -> None:
+        """End the run if every step is skipped; forget a memory that is not finite, which all later segments would read."""
+        if self.scaler.is_stuck:
+            step, count = self.step + 1, self.scaler.in_a_row
+            raise _EarlyEnd("diverged", step, f"{count} steps in a row, up to step {step}, had gradients beyond fp16's range")
+        if self.memory is not None and not all(m.isfinite().all() for m in self.memory):
+            self.memory = None
 
     def _log(self) -> None:
         """Report the mean loss since the last point. The losses are read together: only here do steps wait for the device."""
@@ -166,11 +175,12 @@ class Trainer:
             first = self.step - len(losses) + 1
             self.pending = []
             for step, loss in enumerate(losses, start=first):
-                if not math.isfinite(loss):
+                if not math.isfinite(loss) and not self.scaler.is_active:  # whose steps with such losses are skipped
                     raise _EarlyEnd("diverged", step, f"the training loss became {loss} at step {step}")
             rate = learning_rate(self.step - 1, self.total, self.config.train)
-            mean, speed = sum(losses) / len(losses), self.timer.tokens_per_s()
-            self._report({"train/loss": mean, "train/lr": rate, "train/tokens_per_s": speed})
+            finite = [loss for loss in losses if math.isfinite(loss)]
+            mean = {"train/loss": sum(finite) / len(finite)} if finite else {}
+            self._report({**mean, "train/lr": rate, "train/tokens_per_s": self.timer.tokens_per_s(), **self.scaler.figures()})
 
     def _validate(self) -> None:
         """Evaluate on ``valid``, or the sample of it, update the selection and report the scores."""
@@ -251,6 +261,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "ranks": self.group.gather(own),
+            "scaling": self.scaler.state(),
             "pending": self.pending,
             "history": self.history,
             "selection": self.selection.state(),
@@ -265,6 +276,8 @@ class Trainer:
         """Continue from the state that ``_save`` wrote."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.scaler.is_active:  # checkpoints of earlier versions have no such state
+            self.scaler.restore(state["scaling"])
         self.step, self.prefetcher.seconds = state["step"], state["data_seconds"]
         self.pending = [loss.to(self.device) for loss in state["pending"]]
         self.history = state["history"]
@@ -289,5 +302,6 @@ class Trainer:
             **self.timer.summary(),
             "data_seconds": self.prefetcher.seconds,
             "steps": self.step,
+            **({"skipped_steps": self.scaler.skipped} if self.scaler.is_active else {}),
         }
         return run_costs if self.start is None else run_costs | self.start.chain_costs(run_costs)

@@ -125,8 +125,8 @@ class Variant(nn.Module):
             cannot attend to itself and the first one has nothing else to attend to.
         cost_exponent: the exponent of t that bounds both the arithmetic and the bytes saved for the backward pass, with the
             options of ``recommended_options``.
-        recurrent_layers: PyTorch's recurrent layers that the variant contains, for example ``nn.LSTM``. Some CPUs have no bf16
-            kernel for one of them; the plan then refuses bf16.
+        recurrent_layers: PyTorch's recurrent layers that the variant contains, for example ``nn.LSTM``. Some CPUs have no
+            kernel in half precision for one of them; the plan then refuses it.
         supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
             ``reference`` and ``sdpa``.
         paper: the citation, for example ``"Vaswani et al. 2017"``.
@@ -242,7 +242,7 @@ class Variant(nn.Module):
             dim: model width.
             heads: number of heads.
             device: ``cpu``, ``cuda`` or ``cuda:N``.
-            precision: ``fp32`` or ``bf16``.
+            precision: ``fp32``, ``bf16`` or ``fp16``.
             attention_dropout: probability of dropping an attention weight in training.
             attention_bias: whether the projections have biases; ``out``: the residual projections alone.
             initialization: ``default`` or ``gpt2``.
@@ -271,10 +271,10 @@ class Variant(nn.Module):
             return "declares no residual_projections, which model.initialization: gpt2 scales"
         if compile and not cls.supports_compile:
             return "does not support torch.compile (train.compile)"
-        if precision == "bf16" and device == "cpu":
-            layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_bf16(layer)]
+        if precision in processor.DTYPES and device == "cpu":
+            layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_half(layer, precision)]
             if layers:
-                return f"this processor has no bf16 kernel for {', '.join(layers)}: use train.precision: fp32"
+                return f"this processor has no {precision} kernel for {', '.join(layers)}: use train.precision: fp32"
         return None
 
     def __call__(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from attnlab.nn.processor import bf16_speedup
+from attnlab.nn.processor import half_speedup
 from benchmarks import processor
 from benchmarks.speed import imdb, page
 from benchmarks.speed.case import Case
@@ -76,7 +76,7 @@ def measure(
 
 def _slow(case: Case) -> bool:
     """Return True for bf16 on a CPU that computes it in software, where attnlab advises against it and a step takes minutes."""
-    return (case.device, case.precision) == ("cpu", "bf16") and bf16_speedup("medium") < 1
+    return (case.device, case.precision) == ("cpu", "bf16") and half_speedup("medium") < 1
 
 
 def in_fresh_process(case: Case, python: Path) -> dict:

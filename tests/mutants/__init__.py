@@ -76,6 +76,7 @@ from tests.mutants.modes import (
     LeaksWithDropout,
     LeaksWithoutGradients,
     MixesRowsInFloat32,
+    OverflowsInFloat16,
 )
 from tests.mutants.numbers import (
     AlwaysDropout,
@@ -232,6 +233,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(IgnoresMaskInFloat32),
         Mutant(MixesRowsInFloat32),
         Mutant(ForgetsScaleInFloat32),
+        Mutant(OverflowsInFloat16),
         Mutant(AddsNoise),
     ],
     "backends refused": [Mutant(AnyBackend)],

@@ -106,6 +106,15 @@ class ForgetsScaleInFloat32(Plain):
         return self.out(self.attend(q, k, v, mask, scale=scale).transpose(1, 2).flatten(2))
 
 
+class OverflowsInFloat16(Plain):
+    """Divides after the output projection what it multiplied before, beyond the range of fp16."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        y = self.attend(q, k, v, mask).transpose(1, 2).flatten(2)
+        return self.out(y * 2**20) / 2**20
+
+
 class AddsNoise(Plain):
     """Adds noise in evaluation, too, where float32 is computed."""
 

@@ -43,7 +43,7 @@ def works():
     return True
 planned = plan({"study": "s", "base": %r, "grid": {"variant": ["dense", "gru", "lstm"]}})
 cells = {cell.name: cell.refusal for cell in planned.cells}
-print(json.dumps({"works": works(), "cells": cells, "notes": planned.notes, "speedup": processor.bf16_speedup()}))
+print(json.dumps({"works": works(), "cells": cells, "notes": planned.notes, "speedup": processor.half_speedup()}))
 """
 
 
@@ -61,8 +61,8 @@ def imitate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Imitate a processor with this speedup of bf16 products, and with or without a kernel for ``nn.LSTM``."""
 
     def has(*, speedup: float, lstm: bool = True) -> None:
-        monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
-        monkeypatch.setattr(processor, "runs_in_bf16", lambda layer: lstm or layer is not nn.LSTM)
+        monkeypatch.setattr(processor, "half_speedup", lambda setting="highest", precision="bf16": speedup)
+        monkeypatch.setattr(processor, "runs_in_half", lambda layer, precision: lstm or layer is not nn.LSTM)
 
     return has
 
@@ -161,21 +161,21 @@ def test_auto_beside_a_precision_that_is_given(imitate: Callable[..., None]) -> 
 
 
 def test_auto_on_cuda_is_bf16_and_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "bf16_speedup", lambda setting="": pytest.fail("measured"))
-    monkeypatch.setattr(processor, "runs_in_bf16", lambda layer: pytest.fail("tried"))
+    monkeypatch.setattr(processor, "half_speedup", lambda setting="", precision="": pytest.fail("measured"))
+    monkeypatch.setattr(processor, "runs_in_half", lambda layer, precision: pytest.fail("tried"))
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}, "machine": {"device": "cuda"}}
     study_plan = plan({"study": "s", "base": base, "grid": {"variant": ["dense", "lstm"]}})
     assert precisions(study_plan) == ["bf16"] * 2 and "train.precision: auto is bf16 on cuda" in study_plan.notes[0]
 
 
 def test_a_plan_in_fp32_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "bf16_speedup", lambda setting="": pytest.fail("measured"))
-    monkeypatch.setattr(processor, "runs_in_bf16", lambda layer: pytest.fail("tried"))
+    monkeypatch.setattr(processor, "half_speedup", lambda setting="", precision="": pytest.fail("measured"))
+    monkeypatch.setattr(processor, "runs_in_half", lambda layer, precision: pytest.fail("tried"))
     assert planned(["dense", "lstm"], setting="fp32").notes == []
 
 
 def test_the_setting_that_gains_least_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": 1.0}.__getitem__)
+    monkeypatch.setattr(processor, "half_speedup", lambda setting, precision: {"highest": 3.0, "medium": 1.0}[setting])
     base = {**BASE, "train": {"steps": 2, "precision": "auto"}}
     for settings, expected in ((["highest", "medium"], "fp32"), (["highest"], "bf16"), (["medium"], "fp32")):
         study_plan = plan({"study": "s", "base": base, "grid": {"machine.matmul_precision": settings, "variant": ["dense"]}})
@@ -184,9 +184,9 @@ def test_the_setting_that_gains_least_decides(monkeypatch: pytest.MonkeyPatch) -
 
 def test_auto_stays_out_of_a_search_and_of_a_run() -> None:
     search = {"trials": 2, "space": {"train.precision": {"choices": ["fp32", "auto"]}}, "sampler": "RandomSampler"}
-    with pytest.raises(UserError, match="train.precision: expected fp32 or bf16 in a search, got 'auto'"):
+    with pytest.raises(UserError, match="train.precision: expected fp32, bf16 or fp16 in a search, got 'auto'"):
         planned(["dense"], setting="fp32", search=search, confirm={"seeds": [100]})
-    with pytest.raises(UserError, match="train.precision: expected fp32 or bf16, got 'auto'"):
+    with pytest.raises(UserError, match="train.precision: expected fp32, bf16 or fp16, got 'auto'"):
         device.autocast(torch.device("cpu"), "auto")
 
 
@@ -195,11 +195,11 @@ def test_the_probe_finds_what_this_processor_does_and_leaves_no_trace() -> None:
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
-    processor.bf16_speedup.cache_clear()
-    processor.runs_in_bf16.cache_clear()
+    processor.half_speedup.cache_clear()
+    processor.runs_in_half.cache_clear()
     with torch.no_grad():
-        assert isinstance(processor.runs_in_bf16(nn.LSTM), bool)
-    assert processor.bf16_speedup("medium") > 0
+        assert isinstance(processor.runs_in_half(nn.LSTM, "bf16"), bool)
+    assert processor.half_speedup("medium") > 0
     assert torch.rand(1) == expected
     assert (torch.get_float32_matmul_precision(), torch.get_num_threads()) == (precision_before, threads)
 
@@ -209,14 +209,14 @@ def test_a_layer_that_raises_has_no_kernel() -> None:
         def forward(self, *_: Any) -> Any:
             raise RuntimeError("could not create a primitive descriptor")
 
-    assert not processor.runs_in_bf16(Broken)
+    assert not processor.runs_in_half(Broken, "bf16")
 
 
 @pytest.mark.parametrize(("slow", "sizes"), [(1e-9, len(processor.SIZES)), (1.0, 1)])
 def test_products_that_take_long_are_not_made_larger(slow: float, sizes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr(processor, "_seconds", lambda size: (made.append(size), (1e-9, slow))[1])
-    assert processor._ratio_at_largest_size() == pytest.approx(1e-9 / slow)
+    monkeypatch.setattr(processor, "_seconds", lambda size, dtype: (made.append(size), (1e-9, slow))[1])
+    assert processor._ratio_at_largest_size(torch.bfloat16) == pytest.approx(1e-9 / slow)
     assert made == list(processor.SIZES[:sizes])
 
 
@@ -413,7 +413,7 @@ def test_bf16_is_not_measured_where_its_products_are_slow(imitate: Callable[...,
 def test_without_steps_the_fastest_products_in_fp32_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     base = {**AUTO, "train": {"steps": 2, "precision": "auto"}}
     for medium, expected in ((1.0, "fp32"), (1.5, "bf16")):
-        monkeypatch.setattr(processor, "bf16_speedup", {"highest": 3.0, "medium": medium}.__getitem__)
+        monkeypatch.setattr(processor, "half_speedup", lambda setting, _, m=medium: {"highest": 3.0, "medium": m}[setting])
         assert precisions(plan({"study": "s", "base": base, "grid": {"variant": ["dense"]}})) == [expected]
 
 

@@ -69,7 +69,7 @@ def test_finished_runs_are_counted_without_writing(tmp_path: Path) -> None:
 
 def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(speedup: float) -> None:
-        monkeypatch.setattr(processor, "bf16_speedup", lambda setting="highest": speedup)
+        monkeypatch.setattr(processor, "half_speedup", lambda setting="highest", precision="bf16": speedup)
         steps = [StepTime((), 1.0, 0.0), StepTime((PRECISION,), 1 / speedup, 0.01)]
         monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths: [steps] * len(configs))
 

@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--role", metavar="ROLE", help="causal, bidirectional or cross; default: the first that all variants support"
     )
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="default fp32")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_repeatable(
         "--options", metavar="KEY=VALUE", help="option of the variants (default: recommended for the length; repeatable)"

@@ -43,7 +43,7 @@ class LayerConfig:
         batch: sequences of the input (batch, length, dim).
         dim: width of the input.
         heads: number of heads.
-        precision: ``fp32`` or ``bf16``.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
         options: keyword arguments of the variant's constructor.
         components: of the variant.
         decode: measure decoding instead of forward and backward passes.

@@ -53,7 +53,7 @@ class BenchConfig:
         dim: width of the input.
         heads: number of heads.
         position: the name of the position scheme of every layer.
-        precision: ``fp32`` or ``bf16``.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
         components: of the variants, not of ``dense`` that they are compared with: names, paths, or mappings as in a study.
         options: of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
             constructor's defaults.

@@ -22,7 +22,7 @@ PRELOAD = "attnlab.training.preload"
 
 
 def cases(setting: Setting) -> Iterator[Case]:
-    for precision in setting.size(("fp32", "bf16"), ("fp32",)):
+    for precision in setting.size(("fp32", "bf16", "fp16"), ("fp32",)):
         yield Case(f"killed, {precision}", partial(compare, setting, precision))
 
 

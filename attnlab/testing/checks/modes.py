@@ -1,9 +1,9 @@
 """Precisions and modes: a variant computes the same function, and sees the same inputs, wherever a run applies it.
 
-A run computes in float32 or under bf16 autocast, trains with gradients, and evaluates without them; the other checks compute in
-float64. Here two calls with equal shapes differ only in inputs that some outputs must not read: a row has another future,
-another row has other padding, and the remaining rows are as before. The same kernels then compute the same numbers for these
-outputs, so that a change is a leak and no rounding, even in bf16.
+A run computes in float32 or under autocast in bf16 or fp16, trains with gradients, and evaluates without them; the other checks
+compute in float64. Here two calls with equal shapes differ only in inputs that some outputs must not read: a row has another
+future, another row has other padding, and the remaining rows are as before. The same kernels then compute the same numbers for
+these outputs, so that a change is a leak and no rounding, even in bf16.
 """
 
 import math
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from attnlab._util.memory import available_memory
+from attnlab.nn.processor import DTYPES
 from attnlab.testing.checks.causality import MASK
 from attnlab.testing.checks.padding import ADVICE as PADDING
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number
@@ -26,9 +27,10 @@ from attnlab.training.device import autocast
 
 P = 0.3  # of dropout
 # The largest change of a protected output, and the largest root-mean-square error, both relative to the size of the outputs.
-# Rounding can reach an output only where a kernel shares a scale between positions: a product in bf16 is then off by 1/256.
-LEAK = {"float64": 1e-7, "fp32": 1e-4, "bf16": 0.1}
-ERROR = {"fp32": 3e-3, "bf16": 0.15}
+# Rounding can reach an output only where a kernel shares a scale between positions: a product in bf16 is then off by 1/256, and
+# one in fp16 by 1/2048.
+LEAK = {"float64": 1e-7, "fp32": 1e-4, "bf16": 0.1, "fp16": 0.02}
+ERROR = {"fp32": 3e-3, "bf16": 0.15, "fp16": 0.08}
 HEAD_WIDTHS = (32, 48, 64, 128)  # of studies
 EXACT_BF16 = 256  # longest sequence whose positions bf16 represents; the check "bf16" is about longer ones
 WIDE, WIDE_LENGTH = "heads of studies", 61
@@ -54,7 +56,7 @@ class Mode:
     """A precision, and a mode of modules and of autograd.
 
     Attributes:
-        precision: ``float64``, ``fp32`` or ``bf16``, of autocast.
+        precision: ``float64``, ``fp32``, or of autocast ``bf16`` or ``fp16``.
         training: training mode.
         gradients: ``grad``, ``no_grad`` or ``inference``.
         dropout: the probability of dropping an attention weight.
@@ -66,7 +68,7 @@ class Mode:
     dropout: float = 0.0
 
     def __str__(self) -> str:
-        mode = f"{self.precision}{' autocast' * (self.precision == 'bf16')}, {'training' if self.training else 'evaluation'}"
+        mode = f"{self.precision}{' autocast' * (self.precision in DTYPES)}, {'training' if self.training else 'evaluation'}"
         mode += f" with dropout {self.dropout}" if self.dropout else ""
         return (
             mode
@@ -80,20 +82,34 @@ class Mode:
 
 
 def _modes(target: CheckTarget, *, every: bool) -> list[Mode]:
-    """Return the modes of training and evaluation of a run; ``every``: all combinations."""
+    """Return the modes of training and evaluation of a run; ``every``: all combinations.
+
+    Without a study, fp16 is a precision at the first sizes and at the longest alone, without dropout: other sizes differ in
+    what bf16 shows, too, and in fp16 only sums get too large.
+    """
     dropouts = (0.0, P) if target.variant.has_attention_dropout else (0.0,)
     kinds = [(True, "grad", dropout) for dropout in dropouts]
     kinds += [(False, "inference", 0.0)]
     if every:
         kinds += [(True, "no_grad", 0.0), (False, "grad", 0.0), (False, "no_grad", 0.0)]
-    return [Mode(precision, *kind) for precision in _precisions(target) for kind in kinds]
+    few = ("fp16",) if len(target.precisions) > 1 else ()
+    return [Mode(precision, *kind) for precision in _precisions(target) if precision not in few for kind in kinds]
+
+
+def _fp16(target: CheckTarget) -> list[Mode]:
+    """Return the modes in fp16 that ``_modes`` leaves out."""
+    kinds = [(True, "grad"), (False, "inference")] if len(target.precisions) > 1 and "fp16" in _precisions(target) else []
+    return [Mode("fp16", *kind) for kind in kinds]
 
 
 def _precisions(target: CheckTarget) -> list[str]:
     """Return the precisions of the study, or those that the variant supports on the device."""
-    device, roles = target.device, target.roles
-    refused = any(target.variant_unsupported(role=role, precision="bf16", device=device) for role in roles)
-    return [name for name in target.precisions if name == "fp32" or not refused]
+    refused = target.variant_unsupported
+    return [
+        precision
+        for precision in target.precisions
+        if precision == "fp32" or not any(refused(role=r, precision=precision, device=target.device) for r in target.roles)
+    ]
 
 
 @dataclass(frozen=True)
@@ -168,8 +184,8 @@ def _layer(target: CheckTarget, role: str, mode: Mode, t: int) -> AttentionLayer
 def _outputs(layer: AttentionLayer, probe: Probe, keys: Tensor, mode: Mode) -> Tensor:
     """Return the outputs (b, t, dim); the same seed drops the same weights in each call."""
     seed_generators(0, keys.device)
-    quiet = warnings.catch_warnings(action="ignore")  # of norms that have no fused kernel for bf16 inputs
-    with quiet, mode.autograd, autocast(keys.device, "bf16" if mode.precision == "bf16" else "fp32"):
+    quiet = warnings.catch_warnings(action="ignore")  # of norms that have no fused kernel for inputs in half precision
+    with quiet, mode.autograd, autocast(keys.device, mode.precision if mode.precision in DTYPES else "fp32"):
         return probe.call(layer, keys)
 
 
@@ -284,7 +300,7 @@ def _run(
                 z, other = _examine(target, layers[mode], probe, mode, thorough=thorough)
                 if mode.dropout:
                     continue
-                if mode.precision == "fp32" or t <= EXACT_BF16:
+                if mode.precision != "bf16" or t <= EXACT_BF16:
                     worst = max(worst, _require_close(probe, z, y, mode, "the output"))
                 if other is not None and gradient is not None and mode.precision == "fp32":
                     _require_close(probe, other, gradient, mode, "the gradient of the input")
@@ -336,13 +352,14 @@ def modes(target: CheckTarget) -> str:
         if target.longest > sizes.length:
             worst = max(worst, _at_longest(target, few))
         return f"error {format_number(max(worst, _in_every_block(target, _modes(target, every=False))))}"
-    worst = _run(target, sizes.length, _modes(target, every=True), rows=6)
+    worst = _run(target, sizes.length, [*_modes(target, every=True), *_fp16(target)], rows=6)
     if target.study_layers:
         return f"error {format_number(max(worst, _in_every_block(target, _modes(target, every=False))))}"
     long = replace(target, sizes=replace(sizes, context=LONG_LENGTH))
     worst = max(worst, _run(long, LONG_LENGTH, few, rows=2, probes=PLAIN))
     if "causal" in target.roles:
-        worst = max(worst, _run(replace(target, roles=("causal",)), LONGEST, few, rows=2, probes=PLAIN, thorough=False))
+        longest = replace(target, roles=("causal",))
+        worst = max(worst, _run(longest, LONGEST, [*few, *_fp16(target)[-1:]], rows=2, probes=PLAIN, thorough=False))
     for wide in _wide(target):
         try:
             worst = max(worst, _run(wide, wide.sizes.length, few, probes=MASKED, thorough=False))

@@ -70,7 +70,7 @@ class CheckTarget:
         layer: the number of the block in its stack.
         study_layers: numbers of the blocks of a study that have the variant.
         longest: queries of the longest sequence of a study, which may exceed ``study_sizes``; 0 without a study.
-        precisions: of a run, ``fp32`` and ``bf16``.
+        precisions: of a run, ``fp32``, ``bf16`` and ``fp16``.
         treatments: of layers, for a diagnosis: see ``attnlab.testing.diagnosis.treatments``.
     """
 
@@ -94,7 +94,7 @@ class CheckTarget:
     layer: int = 0
     study_layers: tuple[int, ...] = ()
     longest: int = 0
-    precisions: tuple[str, ...] = ("fp32", "bf16")
+    precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
     treatments: tuple[Callable[..., Tensor], ...] = ()
 
     @property
