@@ -42,6 +42,8 @@ _NAMES = {
     ("moba", "variant: {name: dense, with: [{name: moba, size: 64}]}"): "mixtureofblockattention blocksparse",
     ("forget_gate", "variant: {name: dense, with: [forget_gate]}"): "fox forgettingattention forgettingtransformer",
     ("value_residual", "variant: {name: dense, with: [value_residual]}"): "resformer vres",
+    ("value_embedding", "variant: {name: dense, with: [value_embedding]}"): "valueembeddings valueembeds ve",
+    ("log_n", "variant: {name: dense, with: [log_n]}"): "ssmax scalablesoftmax lognscaling logn",
     ("softcap", "variant: {name: dense, with: [softcap]}"): "softcapping logitsoftcap logitcap attnlogitsoftcapping",
     ("sink", "variant: {name: dense, with: [sink]}"): "sinks attentionsink attentionsinks",
     ("softmax1", "variant: {name: dense, with: [softmax1]}"): "softmaxoffbyone offbyone softmaxone softmaxplusone",

@@ -97,7 +97,7 @@ def _causal(values: Tensor) -> np.ndarray:
 def _component(name: str) -> Component:
     cls = COMPONENTS.get(name)
     options = {key: REQUIRED[key] for key, option in options_of(cls).items() if option.default is option.empty}
-    config = ComponentConfig(dim=DIM, heads=HEADS, head_dim=DIM // HEADS, role="causal", length=LENGTH)
+    config = ComponentConfig(dim=DIM, heads=HEADS, head_dim=DIM // HEADS, role="causal", length=LENGTH, vocabulary=DIM)
     return cls(config, **options)
 
 

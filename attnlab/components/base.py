@@ -30,7 +30,7 @@ Components of one place act in the order in which a study lists them. You should
 FILE.py:Soften``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -73,6 +73,7 @@ class ComponentConfig:
         role: ``causal``, ``bidirectional`` or ``cross``.
         length: the longest sequence in training, memory included.
         bias: True for biases in all projections (``model.attention_bias``).
+        vocabulary: number of token ids; 0 when the layer is not part of a model.
     """
 
     dim: int
@@ -81,6 +82,7 @@ class ComponentConfig:
     role: str
     length: int
     bias: bool = False
+    vocabulary: int = 0
 
 
 class Component(nn.Module):
@@ -94,6 +96,8 @@ class Component(nn.Module):
         permutation_equivariant: False when its effect depends on positions; it then replaces a position scheme.
         window: w, for a component with a ``visible`` of exactly ``|i - j| < w``; None for others. Backends then skip other
             logits when they can.
+        reads_tokens: True for a component that reads ``tokens``. The model then sets it before each call of the blocks.
+        tokens: (b, s), the token of each new input; -1 at a class token and at a token that ``model.word_dropout`` blanks.
         constant_first_output: True when the first output of a causal role is the same for every input
             (``attnlab.variants.Variant``).
         paper: the citation, for example ``"Henry et al. 2020"``.
@@ -114,6 +118,7 @@ class Component(nn.Module):
     supports_cache: ClassVar[bool] = True
     supports_compile: ClassVar[bool] = True
     permutation_equivariant: ClassVar[bool] = True
+    reads_tokens: ClassVar[bool] = False
     constant_first_output: ClassVar[bool] = False
     window: int | None = None
     paper: ClassVar[str] = ""
@@ -123,11 +128,16 @@ class Component(nn.Module):
         super().__init__()
         self.config = config
         self.cache: Cache | None = None  # set while a decoder generates
+        self.tokens: Tensor | None = None
 
     @classmethod
     def places(cls) -> tuple[str, ...]:
         """Return the places that this component changes, for which it implements the method."""
-        methods = {"score": ("score", "score_function"), "visible": ("visible", "visible_function")}
+        methods = {
+            "values": ("values", "value_function"),
+            "score": ("score", "score_function"),
+            "visible": ("visible", "visible_function"),
+        }
         return tuple(
             place
             for place in PLACES
@@ -207,6 +217,14 @@ class Component(nn.Module):
         """Change v (b, g, s, d)."""
         raise NotImplementedError
 
+    def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return ``values``, for a component that computes from the input of the values what it adds.
+
+        Args:
+            context: (b, s, dim), the input of the values; while a decoder generates, of the new positions alone.
+        """
+        return self.values
+
     def score(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Change logits, in the signature of ``score_mod`` of PyTorch's FlexAttention.
 
@@ -269,6 +287,11 @@ class Component(nn.Module):
         raise NotImplementedError
 
 
+def token_readers(module: nn.Module) -> list[Component]:
+    """Return the components in a module that read tokens."""
+    return [component for component in module.modules() if isinstance(component, Component) and component.reads_tokens]
+
+
 class Components(nn.ModuleDict):
     """The components of one attention layer, by name, in the order in which they act."""
 
@@ -297,10 +320,10 @@ class Components(nn.ModuleDict):
             q = q * component.scale().to(q.dtype)
         return q, k
 
-    def apply_values(self, v: Tensor) -> Tensor:
-        """Change v (b, g, s, d)."""
+    def apply_values(self, v: Tensor, context: Tensor) -> Tensor:
+        """Change v (b, g, s, d); context (b, s, dim) is the input of the values."""
         for component in self.at("values"):
-            v = component.values(v)
+            v = component.value_function(context)(v)
         return v
 
     def score_functions(self, context: Tensor, mask: Tensor | None) -> list[ScoreFunction]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from attnlab.components.base import token_readers
 from attnlab.config.run import RunConfig
 from attnlab.models.base import TaskShape, model_class
 from attnlab.models.block import Block
@@ -51,6 +52,7 @@ class Backbone(nn.Module):
         self.segment_embedding = nn.Embedding(segments, model.dim) if segments else None
         self.embedding_norm = block.make_norm(model) if model.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList([self.make_block(config, task, own) for own in of_blocks])
+        self._token_readers = token_readers(self.blocks)
         self.ends = make_ends(model)
         number_connections(self.blocks)
         self.norm = block.make_norm(model) if model.norm != "post" else nn.Identity()
@@ -113,8 +115,12 @@ class Backbone(nn.Module):
         if self.training and self.word_dropout:
             keep = torch.rand(tokens.shape, device=tokens.device) >= self.word_dropout
             x = x * keep.unsqueeze(-1)
+            tokens = tokens.masked_fill(~keep, -1)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
+            tokens = nn.functional.pad(tokens, (1, 0), value=-1)
+        for component in self._token_readers:
+            component.tokens = tokens
         if self.position is not None:
             x = x + self.position.embed(start + x.shape[1])[start:]
         return self.dropout(self.embedding_norm(x))

@@ -179,6 +179,7 @@ def component_config(config: RunConfig, task: TaskShape, part: Part) -> Componen
         role=position.role,
         length=position.length,
         bias=config.model.attention_bias is True,
+        vocabulary=task.vocabulary,
     )
 
 

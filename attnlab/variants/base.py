@@ -355,8 +355,9 @@ class Variant(nn.Module):
             tensor([0., 3., 4., 5.])
         """
         components = self.components
+        x, context = self._inputs or (q, k)  # without components, nothing reads them
         q, k = components.apply_queries_keys(q, k)
-        v = components.apply_values(v)
+        v = components.apply_values(v, context)
         if isinstance(self.cache, KeyValueCache):
             k, v = self.cache.extend(k, v)
         k, v = (expand_heads(z, q.shape[1]) for z in (k, v))  # first: position schemes may treat each head differently
@@ -365,7 +366,6 @@ class Variant(nn.Module):
         if mask is not None:
             keys = mask[:, None, None, :]
             attn_mask = keys if attn_mask is None else keys & attn_mask
-        x, context = self._inputs or (q, k)  # without components, nothing reads them
         y = attend(
             q,
             k,

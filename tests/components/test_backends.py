@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.components import Component, ComponentConfig
+from attnlab.components.base import token_readers
 from attnlab.nn import blocked
 from attnlab.nn.attention import FUNCTION_BACKENDS
 from attnlab.registry import COMPONENTS, VARIANTS
@@ -45,7 +46,7 @@ def random_sets() -> list[tuple[str, ...]]:
 def build(names: tuple[str, ...], backend: str) -> Variant:
     """Return ``dense`` with components in float64, the parameters away from their initial values."""
     torch.manual_seed(3)
-    config = ComponentConfig(DIM, HEADS, DIM // HEADS, "causal", T + MEMORY)
+    config = ComponentConfig(DIM, HEADS, DIM // HEADS, "causal", T + MEMORY, vocabulary=6)
     components = {name: cls(config, **OPTIONS.get(name, {})) for name, cls in zip(names, classes(names), strict=True)}
     variant = VARIANTS.get("dense")(AttentionConfig(DIM, HEADS, "causal", backend, components=components)).double().eval()
     with torch.no_grad():
@@ -64,6 +65,8 @@ def output(names: tuple[str, ...], backend: str, *, gradients: bool = True) -> l
     if not has_memory:
         context, mask = context[:, MEMORY:], mask[:, MEMORY:]
     x = context[:, context.shape[1] - T :]
+    for component in token_readers(variant):
+        component.tokens = torch.arange(B * T).view(B, T) % 7 - 1
     if not gradients:
         variant.requires_grad_(False)  # FlexAttention refuses tensors that require gradients on a CPU
         return [variant(x, context=context if has_memory else None, mask=mask)]

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.components import Component, ComponentConfig
+from attnlab.components.log_n import LogN
 from attnlab.components.moba import Moba
+from attnlab.components.value_embedding import ValueEmbedding
 from attnlab.models.cache import key_value_cache
 from attnlab.registry import COMPONENTS, VARIANTS
 from attnlab.testing import check_component
@@ -18,11 +20,15 @@ from attnlab.variants import AttentionConfig, Variant
 
 B, T, DIM, HEADS = 2, 7, 24, 4
 D = DIM // HEADS
+TOKENS = torch.tensor([[3, 0, 4, 4, 1, -1, 2], [-1, 2, 2, 0, 3, 1, 4]])
 
 
 def make_component(name: str, *, role: str = "causal", **options: Any) -> Component:
     """Return a component whose parameters differ from their initial values."""
-    component = COMPONENTS.get(name)(ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role=role, length=T), **options)
+    component = COMPONENTS.get(name)(
+        ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role=role, length=T, vocabulary=5), **options
+    )
+    component.tokens = TOKENS if component.reads_tokens else None
     with torch.no_grad():
         for parameter in component.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
@@ -119,10 +125,19 @@ def in_best_blocks(variant: Variant, component: Any, h: int, x: Tensor, i: int, 
     return j // size in [i // size, *best]
 
 
+def with_value_embedding(variant: Variant, component: Any, x: Tensor, h: int, row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gated vector of the token at the position of ``row`` in x (b, t, dim); none of the token -1."""
+    q, k, v = qkv(variant, h, row)
+    token = int(TOKENS[tuple((x == row).all(-1).nonzero()[0])])
+    gate = 3 / (1 + (-(component.gate.weight[h] @ row)).exp())
+    return q, k, v if token < 0 else v + gate * component.table[token, h]
+
+
 Changes = Callable[[Variant, Any], dict[str, Any]]
 CASES: dict[str, tuple[dict[str, Any], Changes]] = {
     "qk_norm": ({}, lambda m, c: {"queries_keys": lambda h, q, k: (c.gain[h, 0, 0] * rms_norm(q), rms_norm(k))}),
     "temperature": ({"value": 3.0}, lambda m, c: {"score": lambda h, s: s / exp(c.log[h])}),
+    "log_n": ({}, lambda m, c: {"weights": lambda h, s: softmax(h, [float(c.gain[h]) * log(len(s)) * s_j for s_j in s])}),
     "forget_gate": ({}, lambda m, c: {"decay": lambda h, x: log_forget(c, h, x)}),
     "softcap": ({"cap": 0.5}, lambda m, c: {"score": lambda h, s: 0.5 * tanh(s / 0.5)}),
     "window": ({"size": 3}, lambda m, c: {"visible": lambda h, x, i, j: i - j < 3}),
@@ -149,6 +164,71 @@ def test_equals_the_formula(case: str, backend: str) -> None:
     variant, x = make_variant(component, backend=backend), torch.randn(B, T, DIM, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(variant(x), expected(variant, x, **changes(variant, component)))
+
+
+@pytest.mark.parametrize("backend", ["reference", "blocked"])
+def test_value_embeddings_equal_their_formula(backend: str) -> None:
+    torch.manual_seed(3)
+    component = make_component("value_embedding")
+    variant, x = make_variant(component, backend=backend), torch.randn(B, T, DIM, dtype=torch.float64)
+    project = partial(with_value_embedding, variant, component, x)
+    with torch.no_grad():
+        torch.testing.assert_close(variant(x), expected(variant, x, project=project))
+
+
+class UngatedEmbedding(ValueEmbedding):
+    """Adds the vectors of tokens as they are."""
+
+    def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:
+        assert self.tokens is not None
+        return lambda v: v + self.table[self.tokens.clamp(min=0)].transpose(1, 2)  # type: ignore[union-attr]
+
+
+class EmbedsTheTokenBefore(ValueEmbedding):
+    """Reads the token of the position before."""
+
+    def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:
+        tokens, self.tokens = self.tokens, self.tokens.roll(1, 1)  # type: ignore[union-attr]
+        values = super().value_function(context)
+        self.tokens = tokens
+        return values
+
+
+class NaturalLengths(LogN):
+    """Multiplies by n, not by its logarithm."""
+
+    def score_function(self, context: Tensor, mask: Tensor | None) -> Callable[..., Tensor]:
+        return lambda s, b, h, i, j: s * self.gain[h] * (i + 1)
+
+
+@pytest.mark.parametrize("mutant", [UngatedEmbedding, EmbedsTheTokenBefore, NaturalLengths])
+def test_the_formulas_of_values_and_lengths_catch_their_mutants(mutant: type[Component]) -> None:
+    torch.manual_seed(3)
+    wrong = mutant(ComponentConfig(dim=DIM, heads=HEADS, head_dim=D, role="causal", length=T, vocabulary=5))
+    wrong.tokens = TOKENS
+    variant, x = make_variant(wrong), torch.randn(B, T, DIM, dtype=torch.float64)
+    if isinstance(wrong, ValueEmbedding):
+        changes: dict[str, Any] = {"project": partial(with_value_embedding, variant, wrong, x)}
+    else:
+        changes = CASES["log_n"][1](variant, wrong)
+    with torch.no_grad(), pytest.raises(AssertionError):
+        torch.testing.assert_close(variant(x), expected(variant, x, **changes))
+
+
+@pytest.mark.parametrize("role", ["causal", "bidirectional"])
+def test_log_n_counts_the_keys_that_are_no_padding(role: str) -> None:
+    component: Any = make_component("log_n", role=role).double()
+    mask = torch.tensor([[False, True, True, False, True, True, True], [True] * 7])
+    score = component.score_function(torch.zeros(2, T, DIM), mask)
+    b, h, i, j = (
+        torch.arange(2)[:, None, None, None],
+        torch.arange(HEADS)[:, None, None],
+        torch.arange(T)[:, None],
+        torch.arange(T),
+    )
+    s = score(torch.ones(2, HEADS, T, T, dtype=torch.float64), b, h, i, j)
+    n = torch.tensor([[1, 1, 2, 2, 3, 4, 5], range(1, 8)]) if role == "causal" else torch.tensor([[5] * 7, [7] * 7])
+    torch.testing.assert_close(s, (component.gain[:, None, None] * n[:, None, :, None].double().log()).expand_as(s))
 
 
 class ChoosesByTheFirstKey(Moba):
@@ -279,6 +359,9 @@ def test_decoding_with_a_cache_equals_the_full_forward_pass(name: str) -> None:
     with torch.no_grad():
         for parameter in variant.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
+        component, parts = variant.components["component"], []
         with key_value_cache(variant):
-            y = torch.cat([variant(part) for part in x.split([3, 1, 2, 1], dim=1)], dim=1)
-        torch.testing.assert_close(y, variant(x))
+            for part, component.tokens in zip(*(z.split([3, 1, 2, 1], dim=1) for z in (x, TOKENS)), strict=True):  # type: ignore[misc]
+                parts.append(variant(part))
+        component.tokens = TOKENS  # type: ignore[assignment]
+        torch.testing.assert_close(torch.cat(parts, dim=1), variant(x))

@@ -7,19 +7,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.components import Component
+from attnlab import plan
+from attnlab.components import Component, ComponentConfig
+from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
+from attnlab.registry import COMPONENTS
 from tests.models.test_models import Bytes
 from tests.support.small_runs import tiny
 
-ALL = ["token_shift", "qk_norm", "value_residual", "forget_gate", "softcap", "sink", "gate", "exclusive"]
+ALL = ["token_shift", "qk_norm", "log_n", "value_residual", "forget_gate", "softcap", "sink", "gate", "exclusive"]
+READERS = [*ALL, "value_embedding"]
 
 
 def model(components: list[Any], **changes: Any) -> Model:
     """Return a language model of bytes, of three blocks, whose constant parameters have other values."""
-    config = tiny(variant={"name": "dense", "with": components}, model__depth=3, backend="blocked", **changes)
+    config = tiny(variant={"name": "dense", "with": components}, backend="blocked", **{"model__depth": 3, **changes})
     built = build(config, Bytes())
     torch.manual_seed(4)
     with torch.no_grad():
@@ -43,7 +47,7 @@ def test_value_residual_connects_each_block_to_the_first() -> None:
 def test_checkpointed_activations_give_the_same_gradients() -> None:
     gradients = []
     for enabled in (False, True):
-        built = model(ALL, train__activation_checkpointing=enabled).double().train()
+        built = model(READERS, train__activation_checkpointing=enabled).double().train()
         built(tokens())[0].square().mean().backward()
         gradients.append({name: parameter.grad for name, parameter in built.named_parameters()})
     for name, expected in gradients[0].items():
@@ -52,14 +56,14 @@ def test_checkpointed_activations_give_the_same_gradients() -> None:
 
 
 def test_a_trained_model_can_be_copied() -> None:
-    built = model(ALL).double()
+    built = model(READERS).double()
     y = built(tokens())[0]
     y.mean().backward()
     torch.testing.assert_close(copy.deepcopy(built)(tokens())[0], y)
 
 
 def test_decoding_over_a_cache_equals_the_full_forward_pass() -> None:
-    built = model(ALL).double().eval()
+    built = model(READERS).double().eval()
     with torch.no_grad():
         expected = built(tokens())[0]
         with key_value_cache(built):
@@ -81,3 +85,38 @@ def test_gpt2_initialization_covers_replaced_layers(components: list[Any]) -> No
     built = model(components, model__initialization="gpt2")
     layers = [layer for layer in built.modules() if isinstance(layer, nn.Linear) and layer.weight.numel() > 100]
     assert layers and all(0.003 < layer.weight.std() < 0.03 for layer in layers)
+
+
+def test_value_embeddings_read_the_tokens_of_the_model() -> None:
+    """Another vector of one token in the table changes the outputs from its first occurrence on."""
+    built: Any = model(["value_embedding"], model__depth=1, model__norm_type="none").double().eval()
+    component = built.backbone.blocks[0].attention.components["value_embedding"]
+    assert component.table.shape == (31, 3, 4) and not component.supports_memory
+    y = built(tokens())[0]
+    with torch.no_grad():
+        component.table[tokens()[0, 3]] += 1
+    changed = (built(tokens())[0] - y)[0].abs().amax(-1) > 0
+    first = int((tokens()[0] == tokens()[0, 3]).nonzero()[0])
+    assert changed.tolist() == [i >= first for i in range(24)]
+
+
+def test_blanked_tokens_have_no_value_embedding() -> None:
+    built: Any = model(["value_embedding"], model__word_dropout=0.5).train()
+    built(tokens())
+    seen = built.backbone.blocks[2].attention.components["value_embedding"].tokens
+    assert set(seen[seen != tokens()].tolist()) == {-1} and (seen == tokens()).any()
+
+
+def test_value_embeddings_without_a_model_or_with_memory_are_refused() -> None:
+    with pytest.raises(UserError, match="vocabulary"):
+        COMPONENTS.get("value_embedding")(ComponentConfig(dim=8, heads=2, head_dim=4, role="causal", length=5))
+    task = {"name": "pydocs", "length": 16, "sampling": "contiguous"}
+    base = {"task": task, "train": {"steps": 2}, "model": {"dim": 64, "heads": 2, "depth": 2}}
+    embedded = {"name": "dense", "with": ["value_embedding"]}
+    grid: dict[str, Any] = {"variant": ["dense", embedded, {**embedded, "match": "params"}]}
+    study = {"study": "s", "base": base, "grid": grid, "seeds": [0], "baseline": {"variant": "dense"}}
+    dense, more, matched = (cell.parameters or 0 for cell in plan(study).cells)
+    assert more - dense == 2 * (256 * 64 + 64 * 2) and abs(matched / dense - 1) < 0.01
+    grid = {"variant": ["dense", embedded]}
+    cells = plan({**study, "base": {**base, "position": "relative", "model": {"mem_len": 4}}, "grid": grid}).cells
+    assert cells[0].refusal is None and "memory" in str(cells[1].refusal)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.components import ComponentConfig
+from attnlab.components.base import token_readers
 from attnlab.nn import attention
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS, check_options, with_defaults
@@ -19,6 +20,7 @@ from attnlab.testing.composition import build_components
 from attnlab.variants import ROLES, AttentionConfig, Variant
 
 BATCH, LENGTH = Sizes().batch, Sizes().length
+VOCABULARY = 8  # of the tokens that components read
 LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 256, up to which bf16 represents every integer
 HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
 LAYERS = (1, 2, 5)  # numbers of the block, of each draw
@@ -46,6 +48,13 @@ class AttentionLayer(nn.Module):
             x = x + self.embed.embed(x.shape[1])
             context = None if context is None else context + self.embed.embed(context.shape[1])
         return self.attention(x, context=context, mask=mask)
+
+
+def pass_tokens(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Give components a token below ``VOCABULARY`` for each input (b, s, dim), which the signs of its features determine."""
+    powers = torch.tensor([1, 2, 4], device=inputs[0].device)
+    for component in token_readers(attention):
+        component.tokens = ((inputs[0][..., :3] > 0) * powers).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -196,7 +205,7 @@ class CheckTarget:
         heads, length = heads or self.heads, length or self.sizes.length
         settings = self.position_config(role, length=length, heads=heads)
         scheme = position or self.scheme(settings)
-        component_config = ComponentConfig(self.dim, heads, settings.head_dim, role, settings.length, bias)
+        component_config = ComponentConfig(self.dim, heads, settings.head_dim, role, settings.length, bias, VOCABULARY)
         config = AttentionConfig(
             dim=self.dim,
             heads=heads,
@@ -212,6 +221,8 @@ class CheckTarget:
         check_options(self.variant, kwargs, what=self.variant.__name__)
         layer = AttentionLayer(self.variant(config, **kwargs), scheme if scheme.hook == "embed" else None)
         layer.treatments = self.treatments
+        if token_readers(layer):
+            layer.attention.register_forward_pre_hook(pass_tokens)
         perturb_constant_parameters(layer)
         return layer.to(self.device, dtype or self.dtype).eval()
 
