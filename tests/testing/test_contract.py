@@ -185,6 +185,20 @@ def test_a_variant_that_raises_fails_once_with_its_line() -> None:
     assert "context=None, mask=None" in result.advice
 
 
+class ShapedLikeQueries(Dense):
+    """Writes its results into a tensor of the width of the queries, which a scheme may change."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        rotated, _ = self.rotate(q, k)
+        return super().forward(x, context=context, mask=mask) + 0 * (torch.zeros_like(rotated) + v[:, :, :1]).sum()
+
+
+def test_the_advice_on_a_scheme_that_widens_queries_names_the_width_of_values() -> None:
+    (result,) = check(ShapedLikeQueries, only=["rotation placement"])
+    assert result.status == "failed" and "raises RuntimeError" in result.detail and "v.shape[-1]" in result.advice
+
+
 class Widens(Dense):
     """Returns twice the width."""
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab._util.raise_site import describe_error
 from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS
@@ -126,8 +127,16 @@ def _widening_gap(target: CheckTarget, role: str, weights: dict[str, Tensor], ex
     """Return the change of the output where queries and keys become twice as wide, by zeros."""
     layer = target.build(role, position=ZeroPad(target.position_config(role)))
     layer.attention.load_state_dict(weights, strict=False)
-    with torch.no_grad():
-        gap = max_abs_diff(layer(target.noise(1, 3)), expected)
+    try:
+        with torch.no_grad():
+            gap = max_abs_diff(layer(target.noise(1, 3)), expected)
+    except Exception as error:  # the class is the user's code
+        raise Failure(
+            f"{role}, batch 1, length 3: with a scheme that appends zeros to queries and keys it raises "
+            f"{describe_error(error, target.variant)}",
+            "A scheme may widen queries and keys in `q, k = self.rotate(q, k)`, for example `pope`: the results have the width "
+            "of the values, `v.shape[-1]`.",
+        ) from error
     if not gap <= target.tolerance:
         raise Failure(
             f"{role}, batch 1, length 3: a scheme that appends zeros to queries and keys changes the output by "
