@@ -52,6 +52,32 @@ def test_builtin_component_keeps_the_contract(name: str) -> None:
     assert "components take effect" in {result.check for result in results if result.status == "passed"}
 
 
+class Sparsemax(Component):
+    """Weights that are piecewise linear in the logits (Martins and Astudillo 2016): correct, with kinks."""
+
+    def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
+        logits = logits.masked_fill(~visible, torch.finfo(logits.dtype).min / 4)
+        largest = logits.sort(-1, descending=True).values
+        sums, number = largest.cumsum(-1), torch.arange(1, logits.shape[-1] + 1, device=logits.device)
+        kept = (1 + number * largest > sums) & (largest > torch.finfo(logits.dtype).min / 8)
+        threshold = (largest.masked_fill(~kept, 0.0).sum(-1, keepdim=True) - 1) / kept.sum(-1, keepdim=True).clamp(min=1)
+        return (logits - threshold).clamp(min=0.0) * visible
+
+
+class HalfGradient(Sparsemax):
+    """The backward pass of the threshold is missing."""
+
+    def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
+        weights = super().weights(logits, visible)
+        return weights.detach() + (logits * (weights > 0)).masked_fill(~visible, 0.0) - logits.detach() * (weights > 0)
+
+
+@pytest.mark.parametrize(("component", "status"), [(Sparsemax, "passed"), (HalfGradient, "failed")])
+def test_a_kink_is_no_wrong_gradient(component: type[Component], status: str) -> None:
+    (result,) = check_component(component, only=["gradcheck"])
+    assert result.status == status, result.detail
+
+
 class MixesHeads(Component):
     """Correct, and without effect at its initial value."""
 
