@@ -156,6 +156,8 @@ def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
     if pooled is None:
         if any(study.effect is None for study in contrast.studies):
             return [f"There is no mean, because not all of these {unit.many} have a metric with a natural zero."]
+        if independent >= MIN_STUDIES:
+            return [f"There is no mean, because these {unit.many} have the same effect."]
         effects = [study.effect.mean for study in contrast.studies if study.effect]
         sign = "both signs" if len(effects) > 2 else "opposite signs"
         sign = sign if min(effects) < 0 < max(effects) else "the same sign" if all(effects) else "no opposite signs"

@@ -159,7 +159,8 @@ def _note_on_groups(result: JointResult, unit: Unit) -> list[str]:
             if len(group) > 1:
                 names = " and ".join(contrast.studies[i].table.name for i in group)
                 texts[
-                    f"{names} have data and seeds in common: they count as one {unit.one}, with the mean of their effects."
+                    f"{names} have data and seeds in common, or the same scores: they count as one {unit.one}, with the mean "
+                    "of their effects."
                 ] = None
     several = any(len(study.comparisons) > 1 for contrast in result.contrasts for study in contrast.studies)
     if several:

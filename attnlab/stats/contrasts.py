@@ -259,8 +259,10 @@ def _effect_in(table: StudyTable, every: Sequence[CellSummary]) -> ContrastEffec
 
 def _pooled(contrast: Contrast) -> Contrast:
     """Return a contrast with its means over independent studies."""
-    identities = [(data_of(study.comparisons[0]), frozenset(_seeds(study))) for study in contrast.studies]
-    groups = independent_groups(identities)
+    data = [
+        data_of(study.comparisons[0]) | copy for study, copy in zip(contrast.studies, _copies(contrast.studies), strict=True)
+    ]
+    groups = independent_groups([(of, frozenset(_seeds(study))) for of, study in zip(data, contrast.studies, strict=True)])
     effects = [study.effect for study in contrast.studies]
     shares = [study.share for study in contrast.studies]
     looks = [c.difference.looks for study in contrast.studies for c in study.comparisons if c.difference]
@@ -291,6 +293,20 @@ def data_of(cell: CellSummary) -> frozenset[str]:
         return frozenset(files_of_test(cell.test).values()) or frozenset(cell.batches.values())
     data = str((json.loads(cell.test) if cell.test else {}).get("data") or "").partition(" token_bytes ")[0]
     return frozenset(DIGEST.findall(data) or [data] * bool(data))
+
+
+def _copies(studies: Sequence[ContrastEffect]) -> list[frozenset[str]]:
+    """Return for each study an identity that it has in common with those that have its scores, seed by seed: copies of one."""
+    first: dict[tuple[tuple[float, ...], ...], int] = {}
+    identities = []
+    for i, study in enumerate(studies):
+        by_name = {cell.name: cell for cell in study.table.cells}
+        pairs = [(cell.values, by_name[cell.baseline].values) for cell in study.comparisons]
+        scores = tuple(tuple(float(f"{of[seed]:.6g}") for of in pair for seed in sorted(of)) for pair in pairs)
+        scatters = any(len({*cell.values()}) > 1 for pair in pairs for cell in pair)  # solved tasks have equal scores, too
+        copy = first.setdefault(scores, i) if scatters else i
+        identities.append(frozenset({f"scores of {copy}"}))
+    return identities
 
 
 def _seeds(study: ContrastEffect) -> set[int]:

@@ -182,7 +182,7 @@ def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]])
 
 
 def pool(effects: Sequence[Effect], *, tries: int = 0) -> PooledEffect | None:
-    """Return the mean of independent effects; None for fewer than `MIN_STUDIES`.
+    """Return the mean of independent effects; None for fewer than `MIN_STUDIES`, or if all are the same.
 
     Args:
         effects: One of each study.
@@ -195,6 +195,8 @@ def pool(effects: Sequence[Effect], *, tries: int = 0) -> PooledEffect | None:
     mean = paired.difference(values, dict.fromkeys(values, 0.0), looks=looks)
     assert mean is not None and mean.interval.sd is not None
     n, sd = mean.interval.n, mean.interval.sd
+    if not sd:
+        return None
     half_width = t_quantile(1 - LEVEL / 2, n - 1) * sd * math.sqrt(1 + 1 / n)
     prediction = (mean.interval.mean - half_width, mean.interval.mean + half_width)
     return PooledEffect(mean, prediction, heterogeneity(effects))

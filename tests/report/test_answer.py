@@ -1,5 +1,7 @@
 """Tests of the answer at the top of a page on several studies."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,22 @@ def test_studies_that_count_as_one_are_named() -> None:
     answer = answer_of(*tables, made_up_study("reviews", {"no_wo": 0.02}))
     assert any(note.startswith("short and long have data and seeds in common") for note in answer.notes)
     assert "needs 3 independent studies, and there are 2" in text(answer)
+
+
+def test_copies_of_a_study_under_other_names_count_as_one() -> None:
+    copies = [replace(made_up_study("a", {"no_wo": 0.02}), name=name) for name in "abc"]
+    for i, copy in enumerate(copies):
+        cells = [replace(cell, test=json.dumps({"data": f"file {i}"})) for cell in copy.cells]
+        copies[i] = replace(copy, cells=cells)
+    answer = answer_of(*copies)
+    assert "needs 3 independent studies, and there is 1" in text(answer) and "mean" not in strong(answer)[0]
+    answer = answer_of(*copies[:2], *(made_up_study(name, {"no_wo": 0.02}) for name in "de"))
+    assert "On average over 3 studies" in strong(answer)[0]
+
+
+def test_solved_tasks_with_equal_scores_are_no_copies() -> None:
+    solved = [made_up_study(name, {"no_wo": -0.5}, metric="accuracy", base=0.75, noise=0.0) for name in "abc"]
+    assert "no mean" in text(answer_of(*solved)) and not any("count as one" in note for note in answer_of(*solved).notes)
 
 
 def test_studies_without_a_comparison_have_no_answer() -> None:
