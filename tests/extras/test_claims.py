@@ -254,17 +254,19 @@ def test_the_page_says_when_the_study_has_changed_since_its_runs(cases: list[Any
     assert "changed since its runs: base" in remark
 
 
-def test_the_picture_shows_measured_sizes_in_units_of_the_published_ones(cases: list[Any], tmp_path: Path) -> None:
+def test_the_picture_shows_the_differences_with_the_published_ones(cases: list[Any], tmp_path: Path) -> None:
     (case,) = [case for case in cases if case.claim.id == "S06"]  # better by 0.19 bits per byte
     config = case.claim.config.model_copy(update={"size": 0.1})
     study = case.claim.study.model_copy(update={"claim": config})
     sized = replace(case, claim=replace(case.claim, study=study), ruling=rule(config, case.ruling.evidence))
     assert sized.verdict == "upheld at this scale, more than the published size"
-    write_page(tmp_path, [sized])
+    far = replace(sized, ruling=replace(sized.ruling, evidence=[replace(sized.ruling.evidence[0], mean=-9.0, name="far")]))
+    write_page(tmp_path, [sized, sized, sized, far])
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "<svg" in page and ">S06<" in page and "published size" in page
-    write_page(tmp_path, [case])
-    assert "<svg" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count(">S06 forget_gate<") == 3 and "difference in bits per byte" in page and "too far to draw: S06" in page
+    assert "-0.1911, upheld" in page and "S06 far" not in page and page.count("<circle") == 3, "a ring for each published size"
+    write_page(tmp_path, [sized, sized])
+    assert "<svg" not in (tmp_path / "index.html").read_text(encoding="utf-8"), "too few for a picture"
 
 
 def test_the_page_lists_published_figures_and_what_contradicts_them(cases: list[Any], tmp_path: Path) -> None:

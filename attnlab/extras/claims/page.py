@@ -6,8 +6,9 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
-from attnlab.config.claim import OF_SOLVE_RATES, OF_TRAINING
+from attnlab.config.claim import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
 from attnlab.extras.claims.court import Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.captions import metric_name
@@ -15,8 +16,11 @@ from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric
+from attnlab.stats.cells import ComparisonSpec
 
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
+FAR = 12  # times the median difference: a row that would leave no room for the others
+FEW = 3  # fewer rows are no picture
 HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
@@ -51,7 +55,7 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
         "parts": [(title, _table(part)) for title, part in _parts(cases) if part],
         "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
         "remarks": _remarks(cases),
-        "plot": _plot([case for case in cases if case.claim.config.size is not None]),
+        "plots": _plots(cases),
         "lists": _lists(cases),
         "others": OTHERS,
         "notes": NOTES,
@@ -191,24 +195,35 @@ def _link(case: Case, folder: Path) -> str:
     return os.path.relpath(case.folder, folder).replace(os.sep, "/")
 
 
-def _plot(cases: Sequence[Case]) -> str:
-    """Draw the claimed sizes and the measured ones, both in units of the claimed size; "" without any."""
-    rows = []
+def _plots(cases: Sequence[Case]) -> list[str]:
+    """Draw the measured difference of each claim about one, from the lowest to the highest, a plot for each metric."""
+    groups: dict[str, list[ForestRow]] = {}
+    spans: dict[str, ComparisonSpec] = {}
     for case in cases:
-        size = case.claim.config.size
         (one, *others) = case.ruling.evidence if case.ruling and case.ruling.evidence else (None,)
-        if one is None or others or size is None or one.mean is None:
+        about = case.claim.config.direction in OF_DIFFERENCES
+        if one is None or others or not about or one.mean is None or one.low is None or one.high is None:
             continue
-        sign = -1 if _is_negative(case) else 1
-        ends = [None if end is None else sign * end / size for end in (one.low, one.high)]
-        low, high = ends if sign > 0 else reversed(ends)
         assert case.ruling is not None
-        text = f"{case.ruling.kind.value.removesuffix(' at this scale')}"
-        rows.append(ForestRow(f"{case.claim.id}", COLORS[case.ruling.kind], (1.0,), sign * one.mean / size, low, high, text))
-    if not rows:
-        return ""
-    note = "the published size is the ring at 1; 95 % intervals"
-    return forest_plot(rows, title="measured and published sizes", note=note, direction="max")
+        kind, size = case.ruling.kind, case.claim.config.size
+        published = () if size is None else (-size if _is_negative(case) else size,)
+        text = f"{format_metric(one.mean)}, {kind.value.removesuffix(' at this scale')}"
+        label = f"{case.claim.id} {one.cells[0] if one.cells else one.name}"
+        row = ForestRow(label, COLORS[kind], published, one.mean, one.low, one.high, text, decided=case.is_settled)
+        groups.setdefault(_unit(case), []).append(row)
+        spans[_unit(case)] = case.pages[0].info.spec
+    plots = []
+    for unit, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
+        drawn = sorted((row for row in rows if abs(row.mean) <= FAR * median(abs(other.mean) for other in rows)), key=_mean)
+        far = ", ".join(row.label.partition(" ")[0] for row in rows if row not in drawn)
+        note = f"95 % intervals; ring: the published size{f'; too far to draw: {far}' if far else ''}"
+        if len(drawn) >= FEW:
+            plots.append(forest_plot(drawn, title=f"difference in {unit}", note=note, direction=spans[unit].direction))
+    return plots
+
+
+def _mean(row: ForestRow) -> float:
+    return row.mean
 
 
 def _is_negative(case: Case) -> bool:
