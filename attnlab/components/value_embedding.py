@@ -45,7 +45,9 @@ class ValueEmbedding(Component):
 
     def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:
         tokens = self.tokens
-        assert tokens is not None and tokens.shape == context.shape[:2], "the model passes the token of each input"
+        if tokens is None or tokens.shape != context.shape[:2]:
+            got = "none" if tokens is None else f"{tuple(tokens.shape)}"
+            raise UserError(f"expected a token for each input, {tuple(context.shape[:2])}, got {got}", "value_embedding")
         gates = 3 * split_heads(self.gate(context), self.config.heads).sigmoid()  # (b, h, s, 1)
         rows = self.table[tokens.clamp(min=0)] * (tokens >= 0)[..., None, None]  # (b, s, h, d)
 

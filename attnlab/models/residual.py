@@ -199,6 +199,16 @@ def make_ends(config: ModelConfig) -> StackEnds:
     return HyperEnds(config.residual_streams) if config.residual == "hyper" else StackEnds()
 
 
+def input_shapes(config: ModelConfig) -> list[tuple[int, ...]]:
+    """Return the shape of each block's input at one position: (dim,), or (n, dim) with several streams."""
+    if config.residual == "hyper":
+        return [(config.residual_streams, config.dim)] * config.depth
+    if config.residual == "attention_residuals":
+        sublayers = 2 if config.ff_mult else 1
+        return [(1 + sublayers * i, config.dim) for i in range(config.depth)]
+    return [(config.dim,)] * config.depth
+
+
 def number_connections(blocks: nn.Module) -> None:
     """Tell each residual connection of a stack its number."""
     for index, connection in enumerate(module for module in blocks.modules() if isinstance(module, Residual)):

@@ -15,6 +15,7 @@ from attnlab.config.run import RunConfig
 from attnlab.models.base import Model, TaskShape
 from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.residual import input_shapes
 from attnlab.training.device import autocast
 
 Name = tuple[int, str]  # number of a layer, attribute of its cache
@@ -66,9 +67,9 @@ def _measure(model: Model, decoder: nn.Module, config: RunConfig, task: TaskShap
 
 
 def full_memory(config: RunConfig, rows: int, *, like: Tensor) -> list[Tensor] | None:
-    """Return a memory of zeros (rows, mem_len, dim) for each block, of the type and device of ``like``; None without memory."""
-    m, dim = config.model.mem_len, config.model.dim
-    return [like.new_zeros(rows, m, dim) for _ in range(config.model.depth)] if m else None
+    """Return a memory of zeros (rows, mem_len, ...) for each block, of the type and device of ``like``; None without memory."""
+    m = config.model.mem_len
+    return [like.new_zeros(rows, m, *shape) for shape in input_shapes(config.model)] if m else None
 
 
 def cached_bytes(module: nn.Module, run: Callable[[int], object], *, length: int) -> tuple[int, int]:

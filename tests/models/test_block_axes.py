@@ -20,6 +20,7 @@ from attnlab.models.cache import key_value_cache
 from attnlab.models.residual import AttentionResidual, HyperConnection, Residual
 from attnlab.registry import VARIANTS
 from attnlab.training.costs import count_flops, plan_figures
+from attnlab.training.decoding_costs import full_memory
 from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
 from tests.support.small_runs import tokens
 
@@ -316,6 +317,19 @@ def test_costs_of_a_deep_model_are_those_of_its_blocks(name: str, depth: int) ->
     assert figures["parameters"] == sum(p.numel() for p in model.parameters())
     flops = count_flops(lambda: model(torch.ones(1, 24, dtype=torch.long)))
     assert figures["flops_per_token"] == flops // 24
+
+
+@pytest.mark.parametrize("ff_mult", [0, 2])
+@pytest.mark.parametrize("name", ["plain", "attention_residuals", "hyper"])
+def test_costs_with_memory_are_those_of_the_memory_that_blocks_keep(name: str, ff_mult: int) -> None:
+    config = config_of(
+        "dense", model__residual=name, model__mem_len=5, model__depth=3, model__ff_mult=ff_mult, position="alibi"
+    )
+    model = build(config, Bytes()).eval()
+    assert plan_figures(config, Bytes())["cache_bytes"] == 3 * 2 * (24 + 5) * 12 * 4
+    _, memory = model(tokens())
+    expected = full_memory(config, len(tokens()), like=torch.zeros(1)) or []
+    assert [z.shape for z in memory] == [z.shape for z in expected]
 
 
 def test_plain_residual_connections_leave_fingerprints_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
