@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from attnlab._util.plural import count
 from attnlab.config.axes import LAYERS, Label, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test
@@ -229,7 +230,7 @@ def confound_notes(study: StudyConfig, cells: Sequence[Cell], baseline_of: Basel
     ]
     names: dict[str, list[str]] = {}
     for cell, base in pairs:
-        for note in (*_on_training(study, cell, base), *_on_stages(cell, base)):
+        for note in (*_on_training(study, cell, base), *_on_stages(cell, base), *_on_rates(cells, cell, base)):
             names.setdefault(note, []).append(cell.name)
     for note, concerned in names.items():
         yield f"{listed(concerned)}: {note}"
@@ -265,6 +266,19 @@ def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:
             f"trained differently from {base.name!r} ({changed}), which may explain a difference; train both alike, or "
             "make it an axis"
         )
+
+
+def _on_rates(cells: Sequence[Cell], cell: Cell, base: Cell) -> Iterator[str]:
+    """Yield a note on a baseline with another optimizer, of which fewer learning rates are tried."""
+    optimizer, other = (of.config.train.optimizer for of in (cell, base))
+    if optimizer != other:
+        configs = [of.config for of in cells if of.refusal is None]
+        rates, others = ({c.train.lr for c in configs if c.train.optimizer == name} for name in (optimizer, other))
+        if len(others) < len(rates):
+            yield (
+                f"compared with {base.name!r}, although {other.label} is tried at {count(len(others), 'learning rate')} and "
+                f"{optimizer.label} at {len(rates)}: try as many with both, for example with sweep: {{train.lr: [...]}}"
+            )
 
 
 def _level_settings(study: StudyConfig, axis: str, cell: Cell) -> list[FieldSetting]:

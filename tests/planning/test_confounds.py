@@ -43,6 +43,33 @@ def test_a_private_rate_is_noted(mine: dict[str, Any], fields: list[str]) -> Non
     assert all(field in notes[0] for field in fields)
 
 
+ADAMW, MUON = {"train.optimizer": "adamw"}, {"train.optimizer": "muon"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "noted"),
+    [
+        ({"levels": {"dense": {**ADAMW, **LOW}, "low": {**MUON, **LOW}, "high": {**MUON, **HIGH}}}, ["'low'", "'high'"]),
+        ({"levels": {"dense": {**ADAMW, **LOW}, "low": {**MUON, **LOW}}}, []),
+        ({"levels": {"dense": {**ADAMW, **LOW}, "more": {**ADAMW, **HIGH}, "low": {**MUON, **LOW}}}, []),  # the rival has fewer
+        (
+            {"lr": [1e-3, 3e-3], "skip": [{"where": {**ADAMW, "train.lr": 3e-3}, "because": "slow"}]},
+            ["'optimizer=muon lr=0.001'"],
+        ),
+        ({"lr": [1e-3, 3e-3]}, []),
+        ({"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}}, []),
+    ],
+)
+def test_a_baseline_with_fewer_learning_rates_than_its_rival_is_noted(parts: dict[str, Any], noted: list[str]) -> None:
+    levels, rates = parts.pop("levels", None), parts.pop("lr", None)
+    if levels is None:
+        axes = {"train.optimizer": ["adamw", "muon"], **({"train.lr": rates} if rates else {})}
+        parts |= {"grid": axes, "baseline": {"train.optimizer": "adamw"}}
+    notes = [note for note in notes_of(levels, base={"variant": "dense"}, **parts) if "learning rate" in note]
+    assert len(notes) == bool(noted)
+    assert all(name in note for name in noted for note in notes)
+
+
 def test_axes_and_levels_of_over_are_no_private_rates() -> None:
     axes = {"grid": {"variant": ["dense", "no_wo"], "rate": {"low": LOW, "high": HIGH}}, "baseline": {"variant": "dense"}}
     assert notes_of(**axes) == []
