@@ -436,8 +436,12 @@ def _check_bf16_diagonals(target: SchemeTarget, role: str) -> None:
     """Raise ``Failure`` when rounding in bf16 makes a relative bias depend on more than the distance."""
     scheme = target.build(role, length=LONG_LENGTH).float()
     q, k = (target.noise(1, b=1, seed=seed).bfloat16().expand(-1, -1, LONG_LENGTH, -1) for seed in (1, 2))
-    bias = scheme.bias(q, k, scale=0.5).float().expand(1, target.heads, LONG_LENGTH, LONG_LENGTH)
-    gap, size = (bias[..., 1:, 1:] - bias[..., :-1, :-1]).abs(), bias[..., 1:, 1:].abs()
+    bias, exact = (
+        scheme.bias(*qk, scale=0.5).float().expand(1, target.heads, LONG_LENGTH, LONG_LENGTH)
+        for qk in ((q, k), (q.float(), k.float()))
+    )
+    gap, unrounded = ((z[..., 1:, 1:] - z[..., :-1, :-1]).abs() for z in (bias, exact))
+    gap, size = gap - unrounded, bias[..., 1:, 1:].abs()  # what differs without rounding, too, fails `relative`
     excess = gap - BF16_TOLERANCE * (size + 0.1 * size.max())
     excess = excess.tril() if role == "causal" else excess
     if excess.max() > 0:
