@@ -46,6 +46,11 @@ class Moba(Component):
         super().__init__(config)
         self.size, self.count = size, count
 
+    @property
+    def most_keys(self) -> int:
+        """The largest number of keys that a query sees."""
+        return self.size * self.count
+
     @classmethod
     def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
         if options["size"] < 1 or options["count"] < 1:

@@ -161,6 +161,7 @@ def _on_patterns(config: RunConfig, task: Any) -> Iterator[str]:
             window = getattr(component, "window", None)
             if isinstance(window, int) and window >= longest:
                 yield f"a {name} of {window:,} hides nothing in rows of {longest:,} {task.unit}s: set it lower"
+            yield from _on_chosen_keys(name, component, longest, task.unit)
         yield from _on_variant(config, task, part, longest)
 
 
@@ -170,16 +171,26 @@ def _on_variant(config: RunConfig, task: Any, part: Part, longest: int) -> Itera
     kernel = part.variant.options.get("kernel")
     if isinstance(kernel, int) and kernel >= 2 * longest:
         yield f"most of a kernel of {kernel:,} is never used in rows of {longest:,} {task.unit}s: set it lower"
-    if not hasattr(part.variant_class, "visible"):
+    if not (hasattr(part.variant_class, "visible") or hasattr(part.variant_class, "most_keys")):
         return
     with torch.device("meta"):
         variant = build_attention(config, task, part)
+    yield from _on_chosen_keys(part.variant.short_name, variant, longest, task.unit)
+    if not hasattr(variant, "visible"):
+        return
     heads = part.heads(config)
     if dense := sum(_is_dense(variant, head, longest) for head in range(heads)):
         yield (
             f"{dense} of {heads} heads of {part.variant.short_name} attend to all of {longest:,} {task.unit}s, as dense "
             "attention does: choose options for rows of this length"
         )
+
+
+def _on_chosen_keys(name: str, module: object, longest: int, unit: str) -> Iterator[str]:
+    """Yield a note on a choice of keys, by content, that is as large as the rows."""
+    most = getattr(module, "most_keys", None)
+    if isinstance(most, int) and most >= longest:
+        yield f"{name} chooses up to {most:,} keys of rows of {longest:,} {unit}s, which is all of them: choose fewer"
 
 
 def _is_dense(variant: Variant, head: int, length: int) -> bool:

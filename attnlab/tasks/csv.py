@@ -67,6 +67,7 @@ class Rows:
         folded: a checksum of each text in lower case and with single spaces, as the model reads it.
         words: the number of words of each text between spaces; punctuation marks are separate words.
         is_nfc: the file is in Unicode's normal form C, in which it is read.
+        is_utf8: the file is UTF-8 with other characters than ASCII.
     """
 
     sha256: str
@@ -76,6 +77,7 @@ class Rows:
     folded: np.ndarray
     words: np.ndarray
     is_nfc: bool
+    is_utf8: bool
 
 
 class Csv(DocumentTask):
@@ -159,6 +161,9 @@ class Csv(DocumentTask):
         rows = {split: (self._rows[option], numbers) for split, (option, numbers) in self._split_rows.items()}
         texts = {split: of.folded[numbers] for split, (of, numbers) in rows.items()}
         notes = [self._counts_note(), *self._similar, *same_split_notes(self._files.get("valid"), self._files.get("test"))]
+        misread = [file.path.name for option, file in self._files.items() if self._rows[option].is_utf8]
+        if misread and self._layout.encoding not in ("utf-8", "utf-8-sig"):
+            notes.append(f"{', '.join(misread)} is UTF-8, but is read as {self._layout.encoding}: set encoding: utf-8")
         for split, (of, numbers) in rows.items():
             if (cut := int((of.words[numbers] > self.length).sum())) >= NOTABLE * len(numbers):
                 share = f"at least {cut:,} of the {len(numbers):,} texts of {split}"
@@ -265,7 +270,14 @@ def _scan(path: Path, option: str, stamp: tuple[int, int], layout: Layout) -> Ro
     labels, lines = tuple(sys.intern(label) for _, _, label in rows), np.array([line for line, _, _ in rows])
     is_nfc = not is_not_nfc(decode(contents, file, encoding=layout.encoding))
     words = np.array([len(text.split()) for _, text, _ in rows])
-    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, texts, folded, words, is_nfc)
+    return Rows(hashlib.sha256(contents).hexdigest(), labels, lines, texts, folded, words, is_nfc, _is_utf8(contents))
+
+
+def _is_utf8(contents: bytes) -> bool:
+    try:
+        return not contents.isascii() and bool(contents.decode("utf-8"))
+    except UnicodeDecodeError:
+        return False
 
 
 def _checksums(texts: Iterable[str]) -> np.ndarray:

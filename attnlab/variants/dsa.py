@@ -72,6 +72,11 @@ class Dsa(Variant):
         self.indexer = Indexer(config.dim, heads=index_heads, width=index_dim, bias=config.bias, rotates=rotates)
         self.out = nn.Linear(config.dim, config.dim, bias=config.bias)
 
+    @property
+    def most_keys(self) -> int:
+        """The largest number of keys that a query sees."""
+        return self.count
+
     @classmethod
     def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
         least = min(options.get(name, 2) for name in ("count", "index_heads", "index_dim"))

@@ -322,6 +322,16 @@ def test_texts_that_differ_in_case_alone_are_noted(corpus: Path) -> None:
     assert any("60 of the 60 texts of test" in note for note in task(valid="valid.csv", test="test.csv").data_notes())
 
 
+def test_a_file_in_utf8_that_is_read_otherwise_is_noted(corpus: Path) -> None:
+    for name in ("train", "valid", "test"):
+        text = (corpus / f"{name}.csv").read_text(encoding="utf-8").replace("w1 ", "été ")
+        (corpus / f"{name}.csv").write_bytes(text.encode("utf-8" if name == "test" else "latin-1"))
+    options = {"valid": "valid.csv", "test": "test.csv", "encoding": "latin-1"}
+    assert [note for note in task(**options).data_notes() if "UTF-8" in note and "test.csv" in note and "train" not in note]
+    (corpus / "test.csv").write_bytes((corpus / "test.csv").read_text(encoding="utf-8").encode("latin-1"))
+    assert not any("UTF-8" in note for note in task(**options).data_notes())
+
+
 def test_texts_that_have_two_labels_are_noted(corpus: Path) -> None:
     contents = rows(60, seed=7)
     swapped = [(text.upper(), LABELS[(LABELS.index(label) + 1) % 3]) for text, label in contents[:5]]
