@@ -21,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
         "--temperature",
         type=_at_least_zero,
         metavar="T",
-        help="of a language model: divisor of the logits; 0 takes the most likely token (default 0.5)",
+        help="sample with this divisor of the logits; 0 takes the most likely token (default: 0.5; of a translation, search)",
     )
     parser.add_argument("--length", type=positive_int, metavar="N", help="of a language model: tokens to sample (default 600)")
     parser.add_argument(

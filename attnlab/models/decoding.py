@@ -1,11 +1,13 @@
-"""Greedy and beam decoding of an encoder-decoder.
+"""Greedy and beam decoding of an encoder-decoder, and sampling from it.
 
 A beam of k hypotheses Y is extended token by token by its most probable continuations. Finished hypotheses, those that end with
 the end token, are compared by (Wu et al. 2016, arXiv:1609.08144, equation 14, without the coverage penalty)
 
     s(Y) = log P(Y | X) / lp(Y)        lp(Y) = ((5 + |Y|) / 6)^alpha
 
-where |Y| counts the tokens of Y, the end token included. A beam of 1 is greedy decoding.
+where |Y| counts the tokens of Y, the end token included. A beam of 1 is greedy decoding. With a temperature T, each token is
+drawn from softmax(logits / T): it is the largest of logits / T with independent Gumbel noise (Maddison et al. 2014,
+arXiv:1411.0030, section 2), for which a beam of 1 searches.
 
 Departures from the paper: no pruning by score. A sentence is finished when it has k finished hypotheses, or when no
 continuation of the others can have a higher score.
@@ -36,6 +38,8 @@ def decode(
     max_length: int,
     beam: int = 1,
     length_penalty: float = 0.6,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
     cached: bool | None = None,
 ) -> list[list[int]]:
     """Return the tokens of the best hypothesis for each row of ``source``, without ``begin`` and ``end``.
@@ -51,16 +55,20 @@ def decode(
         max_length: the largest number of tokens that are generated for a row, ``end`` included.
         beam: k, the number of hypotheses; 1 takes the most probable token at each position.
         length_penalty: alpha, at least 0; 0 compares by probability alone.
+        temperature: T, the divisor of the logits in sampling, with a beam of 1; 0 takes the most probable tokens.
+        generator: of the samples, on the CPU.
         cached: keep keys and values of earlier positions. None: if every attention layer of the decoder supports it
             (``Variant.supports_cache``).
 
     Raises:
-        ValueError: ``beam`` or ``max_length`` is less than 1, ``length_penalty`` is negative, or ``cached`` is True and a
-            variant does not support a cache.
+        ValueError: ``beam`` or ``max_length`` is less than 1, ``length_penalty`` or ``temperature`` is negative,
+            ``temperature`` is not 0 with a larger beam, or ``cached`` is True and a variant does not support a cache.
     """
     if beam < 1 or max_length < 1 or length_penalty < 0:
         expected = "expected a beam and a max_length of at least 1 and a length_penalty of at least 0"
         raise ValueError(f"decode: {expected}, got {beam}, {max_length} and {length_penalty}")
+    if temperature and (beam > 1 or temperature < 0):
+        raise ValueError(f"decode: expected a temperature above 0 with a beam of 1, got {temperature} and {beam}")
     if cached is None:
         names = without_cache(model.decoder)
         cached = not names
@@ -72,10 +80,10 @@ def decode(
         with torch.inference_mode(), _uncompiled(model):
             encoded = model.encode(source, source_mask)
             search = _BeamSearch(len(source), beam=beam, length_penalty=length_penalty, max_length=max_length, end=end)
-            if not cached:
-                return search.run(_Steps(model, encoded, source_mask, beam=beam, begin=begin))
-            with key_value_cache(model.decoder) as caches:
-                return search.run(_Steps(model, encoded, source_mask, beam=beam, begin=begin, caches=caches))
+            with nullcontext() if not cached else key_value_cache(model.decoder) as caches:
+                steps = _Steps(model, encoded, source_mask, beam=beam, begin=begin, caches=caches)
+                steps.temperature, steps.generator = temperature, generator
+                return search.run(steps)
     finally:
         model.train(training)
 
@@ -92,7 +100,11 @@ class _Steps:
 
     Attributes:
         tokens: (rows, n), the inputs of the decoder so far: ``begin`` and the tokens of the hypothesis of each row.
+        temperature, generator: as for ``decode``.
     """
+
+    temperature = 0.0
+    generator: torch.Generator | None = None
 
     def __init__(
         self,
@@ -110,14 +122,21 @@ class _Steps:
         self.tokens = torch.full((len(self._encoded), 1), begin, dtype=torch.long, device=encoded.device)
 
     def log_probabilities(self) -> Tensor:
-        """Return the log-probabilities (rows, vocabulary) of the token after each row."""
+        """Return the log-probabilities (rows, vocabulary) of the token after each row, of which the largest is the next token.
+
+        With a temperature, they are those of softmax(logits / T) with Gumbel noise.
+        """
         if self._caches is None:
             features = self._model.decode(self.tokens, self._encoded, self._source_mask)
         else:
             start = self.tokens.shape[1] - 1
             features = self._model.decode(self.tokens[:, start:], self._encoded, self._source_mask, start=start)
             self._encoded = self._encoded[:, :0]  # its keys and values are cached
-        return self._model.head(features[:, -1]).float().log_softmax(-1)
+        logits = self._model.head(features[:, -1]).float()
+        if not self.temperature:
+            return logits.log_softmax(-1)
+        noise = torch.empty(logits.shape).exponential_(generator=self.generator).log().neg()
+        return (logits / self.temperature).log_softmax(-1) + noise.to(logits.device)
 
     def extend(self, rows: Tensor, tokens: Tensor) -> None:
         """Keep ``rows`` (n,), in their order, and append one of ``tokens`` (n,) to each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError
@@ -55,7 +56,8 @@ def generate(
         run, root, trust: as for `load_model`.
         prompt: text to continue, or sentence to translate; default: 256 tokens, or a sentence, of the task's validation split,
             chosen by `seed`.
-        temperature: of a language model, the divisor of the logits (default 0.5); 0 takes the most likely token.
+        temperature: divisor of the logits; 0 takes the most likely token. Default: 0.5 of a language model; an encoder-decoder
+            searches instead of sampling.
         length: of a language model, the number of tokens to sample, bytes or subwords (default 600).
         beam, length_penalty: of an encoder-decoder, as for `TrainedModel.translate`.
         seed: of the samples and the default prompt.
@@ -66,7 +68,7 @@ def generate(
     """
     trained = load_model(run, root=root, trust=trust)
     trained.require_generation()
-    sampling = {"--temperature": temperature, "--length": length}
+    sampling = {"--length": length}
     decoding = {"--beam": beam, "--length-penalty": length_penalty}
     translates = trained.task.kind == "encoder_decoder"
     for name, value in (sampling if translates else decoding).items():
@@ -74,7 +76,8 @@ def generate(
             kinds = ("language models", "an encoder-decoder") if translates else ("encoder-decoders", "a language model")
             raise UserError(f"expected this option only for {kinds[0]}, but the run has {kinds[1]}", name)
     if translates:
-        return _translation(trained, prompt, beam=beam, length_penalty=length_penalty, seed=seed)
+        options = {"beam": beam, "length_penalty": length_penalty, "temperature": temperature}
+        return _translation(trained, prompt, options, seed=seed)
     return _sample(trained, prompt, temperature=TEMPERATURE if temperature is None else temperature, length=length, seed=seed)
 
 
@@ -93,22 +96,26 @@ def _sample(trained: TrainedModel, prompt: str | None, *, temperature: float, le
     return Sample(trained.name, origin, printable(task.decode(ids)), printable(text), method)
 
 
-def _translation(
-    trained: TrainedModel, prompt: str | None, *, beam: int | None, length_penalty: float | None, seed: int
-) -> Sample:
-    """Translate ``prompt``, or a sentence of the validation split, which has a reference."""
+def _translation(trained: TrainedModel, prompt: str | None, options: dict[str, Any], *, seed: int) -> Sample:
+    """Translate ``prompt``, or a sentence of the validation split, which has a reference.
+
+    Args:
+        options: of ``TrainedModel.translate``.
+    """
     task = trained.task
-    width = beam or task.decoding_options()["beam"]
+    width = options["beam"] or task.decoding_options()["beam"]
     method = "translation: greedy" if width == 1 else f"translation: beam {width}"
+    if options["temperature"] is not None:
+        method = f"translation: sample at temperature {options['temperature']:g}, seed {seed}"
     if prompt is None:
         ids, reference = validation_pair(prepare_task(task, trained.config), seed=seed)
-        text = trained.translate(ids, beam=beam, length_penalty=length_penalty)
+        text = trained.translate(ids, seed=seed, **options)
         origin, prompt = "a sentence of the validation split", task.decode(ids)
         return Sample(trained.name, origin, printable(prompt), printable(text), method, printable(reference))
     try:
-        text = trained.translate(prompt, beam=beam, length_penalty=length_penalty)
+        text = trained.translate(prompt, seed=seed, **options)
     except UserError as error:
-        raise UserError(error.message, "--prompt") from error
+        raise UserError(error.message, error.where or "--prompt") from error
     return Sample(trained.name, "as given", printable(prompt), printable(text), method)
 
 

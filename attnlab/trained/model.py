@@ -15,6 +15,7 @@ from torch import Tensor
 from attnlab._util.files import describe_error
 from attnlab._util.memory import available_memory
 from attnlab._util.packages import require
+from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
@@ -225,16 +226,28 @@ class TrainedModel:
         )
         return self.task.decode(drawn)
 
-    def translate(self, source: Input, *, beam: int | None = None, length_penalty: float | None = None) -> str:
+    def translate(
+        self,
+        source: Input,
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+    ) -> str:
         """Translate a sentence with an encoder-decoder.
 
         Args:
             source: the sentence, a text or token ids (t,).
             beam: hypotheses that decoding keeps; 1 is greedy. None: as the task evaluates.
             length_penalty: exponent of the length in the score of a hypothesis. None: as the task evaluates.
+            temperature: sample a translation with this divisor of the logits; 0 takes the most likely tokens. None: search for
+                the most likely translation.
+            seed: of the samples.
 
         Raises:
-            UserError: the model is no encoder-decoder, its task has no text, or the sentence is empty or too long.
+            UserError: the model is no encoder-decoder, its task has no text, the sentence is empty or too long, or a
+                temperature is given together with ``beam`` or ``length_penalty``.
         """
         if self.task.kind != "encoder_decoder":
             kind = self.task.kind.replace("_", " ")
@@ -248,6 +261,12 @@ class TrainedModel:
         options = self.task.decoding_options()
         changes = {"beam": beam, "length_penalty": length_penalty}
         options |= {name: value for name, value in changes.items() if value is not None}
+        if temperature is not None:
+            for name in (name for name, value in changes.items() if value is not None):
+                message = f"expected no {name} with a temperature: samples are not searched for"
+                raise UserError(message, f"--{name.replace('_', '-')}")
+            generator = torch.Generator().manual_seed(derive_seed(seed, "sampling"))
+            options |= {"beam": 1, "temperature": temperature, "generator": generator}
         decoded: Any = decode(self.model, tokens, **options)  # type: ignore[arg-type]
         return self.task.decode(decoded[0])
 

@@ -62,7 +62,40 @@ def test_the_default_prompt_is_a_pair_of_the_validation_split(folder: str):
     assert len({sample.prompt for sample in samples}) > 1
 
 
-@pytest.mark.parametrize("option", [["--temperature", "0.7"], ["--length", "9"]])
+def test_a_translation_is_sampled_at_a_temperature(folder: str) -> None:
+    loaded = trained.load_model(folder)
+    samples = [loaded.translate(SENTENCE, temperature=1.0, seed=seed) for seed in (0, 1, 0)]
+    assert samples[0] == samples[2] != samples[1]
+    assert loaded.translate(SENTENCE, temperature=0.0) == loaded.translate(SENTENCE, beam=1)
+    assert loaded.translate(SENTENCE, temperature=1e-4) == loaded.translate(SENTENCE, beam=1)
+    sample = generation.generate(folder, prompt=SENTENCE, temperature=1.0, seed=1)
+    assert sample.text == samples[1] and "temperature 1, seed 1" in sample.method
+
+
+def test_sampled_tokens_have_the_probabilities_of_the_softmax(folder: str) -> None:
+    """The first tokens of 4,000 rows, against softmax(logits / T): the largest expected error of a share is 0.008."""
+    loaded, rows, temperature = trained.load_model(folder), 4000, 0.7
+    source = torch.tensor([loaded.task.encode(SENTENCE)])
+    model: Any = loaded.model
+    with torch.no_grad():
+        logits = model(source, torch.tensor([[BEGIN]]))[0, -1]
+    expected = (logits.double() / temperature).softmax(-1)
+    options = {"begin": BEGIN, "end": END, "max_length": 1, "temperature": temperature}
+    generator = torch.Generator().manual_seed(1)
+    drawn = decode(model, source.expand(rows, -1), generator=generator, **options)
+    counts = torch.bincount(torch.tensor([ids[0] if ids else END for ids in drawn]), minlength=len(logits))
+    chi_squared = ((counts - rows * expected) ** 2 / (rows * expected)).sum().item()
+    assert chi_squared < len(logits) + 5 * (2 * len(logits)) ** 0.5, "mean and five standard deviations"
+
+
+@pytest.mark.parametrize("option", [["--beam", "2"], ["--length-penalty", "1"]])
+def test_a_search_and_a_temperature_exclude_each_other(folder: str, option: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["generate", folder, "--prompt", SENTENCE, "--temperature", "0.7", *option]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert option[0] in error and "temperature" in error
+
+
+@pytest.mark.parametrize("option", [["--length", "9"]])
 def test_options_of_language_models_are_refused_for_a_translation(
     folder: str, option: list[str], capsys: pytest.CaptureFixture[str]
 ):
