@@ -79,7 +79,7 @@ def supported(names: tuple[str, ...], backend: str) -> bool:
     return all(backend in FUNCTION_BACKENDS.get(place, (backend,)) for place in places)
 
 
-ALL = [*[(name,) for name in COMPONENTS.names()], *random_sets()]
+ALL = [*[(name,) for name in COMPONENTS.names()], ("kv_heads", "value_embedding"), *random_sets()]
 
 
 @pytest.mark.parametrize("names", ALL, ids="+".join)

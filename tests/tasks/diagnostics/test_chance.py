@@ -145,16 +145,16 @@ def test_chance_of_hops_is_that_of_all_cycles(nodes: int, hops: int) -> None:
         assert targets[tuple(query)] not in path
 
 
-@pytest.mark.parametrize("options", [{}, {"bits": 8, "pointers": 3, "length": 18}, {"bits": 9, "pointers": 4, "length": 20}])
+@pytest.mark.parametrize("options", [{}, {"bits": 8, "pointers": 3, "length": 19}, {"bits": 9, "pointers": 4, "length": 21}])
 def test_chance_of_state_recall_is_that_of_the_last_swap(options: dict[str, int]) -> None:
     """The best answer for each place of the last swap, bit of its partner, and number of ones under the other pointers."""
     task = StateRecall(**options)
     counts = Counter[tuple[tuple[int, int, int], int]]()
-    inputs, targets = drawn(task, 8_000, seed=4)
+    inputs, targets = drawn(task, 8_000 * task.swaps, seed=4)
     for row, answers in zip(inputs.tolist(), targets.tolist(), strict=True):
         bits = [token % 2 for token in row[: task.bits]]
         first = [bits[token % task.bits] for token in np.array(row[task.bits : task.bits + task.pointers]) - task.first_pointer]
-        swaps = [set(task.pairs[token - task.first_swap]) for token in row[task.bits + task.pointers : -task.pointers]]
+        swaps = [set(task.pairs[token - task.first_swap]) for token in row[1 + task.bits + task.pointers : -task.pointers]]
         for query, answer in zip(row[-task.pointers :], answers[-task.pointers :], strict=True):
             if answer != IGNORED:
                 pointer = query - task.first_query

@@ -142,20 +142,24 @@ def test_an_expression_fills_at_most_its_row() -> None:
 
 
 def test_swapped_pointers_lead_to_their_bits() -> None:
-    task = StateRecall(bits=4, pointers=3, length=12)
-    assert solved(task, "0:1 1:0 2:1 3:1 a->2 b->0 c->1 a<>b b<>c b a c") == ". . . . . . . . . 0 1 1"
+    task = StateRecall(bits=4, pointers=3, length=13)
+    assert solved(task, "0:1 1:0 2:1 3:1 a->2 b->0 c->1 - a<>b b<>c b a c") == ". . . . . . . . . . 0 1 1"
+    assert solved(task, "0:1 1:0 2:1 3:1 a->2 b->0 c->1 - - a<>c c a b") == ". . . . . . . . . . 1 0 1"
 
 
 def test_evaluations_score_the_pointers_that_moved() -> None:
-    """They are scored when the asked pointer does not point to its first address, although its bit may be the same."""
-    task = StateRecall(bits=8, pointers=3, length=18)
+    """They are scored in rows with all swaps when the pointer has another address, although its bit may be the same."""
+    task = StateRecall(bits=8, pointers=3, length=19)
     inputs, targets = task.rows("test", 300)
     for row, answers in zip(inputs.tolist(), targets.tolist(), strict=True):
-        now, first = task.addresses(row), [token % 8 for token in np.array(row[8:11]) - task.first_pointer]
+        first, now = (addresses[0].tolist() for addresses in task.addresses(np.array([row])))
+        assert first == [token % 8 for token in np.array(row[8:11]) - task.first_pointer] and row.count(task.no_swap) == 1
         moved = [now[query - task.first_query] != first[query - task.first_query] for query in row[-3:]]
-        assert [answer != IGNORED for answer in answers] == [False] * 15 + moved
-    _, train = task.rows("train", 100, seed=0)
-    assert ((train != IGNORED).sum(axis=1) == 3).all()
+        assert [answer != IGNORED for answer in answers] == [False] * 16 + moved
+    inputs, targets = task.rows("train", 2_000, seed=0)
+    assert ((targets != IGNORED).sum(axis=1) == 3).all()
+    shares = np.bincount((inputs == task.no_swap).sum(axis=1) - 1) / len(inputs)
+    assert shares == pytest.approx([0.25] * 4, abs=0.04)  # 0 to 3 of 4 swaps are left out
 
 
 @pytest.mark.parametrize("name", ["parity", "group", "flip_flop"])
@@ -209,7 +213,7 @@ def test_evaluation_rows_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None
         ("listops", {"arguments": 1}, "arguments at least 2"),
         ("listops", {"depth": 0}, "depth at least 1"),
         ("sparse_flip_flop", {"test_ignore": 0.8}, "test_ignore above ignore 0.8"),
-        ("state_recall", {"length": 26}, "length 27 = 16 + 2 x 5 + 1 26"),
+        ("state_recall", {"length": 27}, "length 28 = 16 + 2 x 5 + 2 27"),
         ("state_recall", {"bits": 4}, "pointers at most 4 5"),
         ("state_recall", {"pointers": 2}, "pointers at least 3"),
     ],
