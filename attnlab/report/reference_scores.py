@@ -59,8 +59,8 @@ def _scores_of_guesses(cells: Sequence[CellSummary], scores: Sequence[ReferenceS
     if any((value.mean if value.low is None else value.low) > guess.value or value.mean > clearly for value in values):
         return []
     return [
-        f"No cell is shown to be better than {guess.about} ({guess.name}, {format_metric(guess.value)}): differences between "
-        "the cells are differences between guesses. Check the data and their labels, or train longer."
+        f"No cell is shown to be better than {guess.name} ({format_metric(guess.value)}), {guess.about}: differences between "
+        "cells are differences between guesses. Check the data and their labels, or train longer."
     ]
 
 
