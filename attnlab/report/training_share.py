@@ -126,8 +126,8 @@ def share_notes(shares: Sequence[CellShare]) -> list[str]:
         "Shares are computed for each seed and averaged as logarithms; brackets are the 95 % interval over seeds. It is not "
         "corrected for the number of rows, and the verdicts do not depend on it.",
         "A seed in which the slower cell of the row is the faster one counts with the reciprocal share, and one in which "
-        "noise lets each reach the other's final value with the mean of both logarithms: an interval that contains 1 leaves open "
-        "which cell is faster.",
+        "noise lets each reach the other's final value with the mean of both logarithms: an interval that contains 1 leaves "
+        "open which cell is faster.",
         "FLOPs and training time: the share of the steps times the ratio of the costs of one step, as recorded.",
     ]
     if any(share.share.has_stages for share in shares):
