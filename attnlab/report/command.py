@@ -14,6 +14,7 @@ from attnlab.stats.records import is_present
 SHOWN_DIGITS = 12  # of a digest
 SMALL_SPREAD = 5e-5  # relative; the seeds of trainings at contest scale differ by a few 1e-4
 PER_CENT = 100
+MOST_ITEMS = 2000  # of a test, whose shares have few values
 
 
 def is_of_program(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -60,7 +61,14 @@ def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
     Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's runs can be equal
     because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
     """
-    return [*_equal_seeds(cells), *_nearly_equal_seeds(cells), *_equal_cells(cells), *_rounded(cells), *_other_units(cells)]
+    return [
+        *_equal_seeds(cells),
+        *_repeated_seeds(cells),
+        *_nearly_equal_seeds(cells),
+        *_equal_cells(cells),
+        *_rounded(cells),
+        *_other_units(cells),
+    ]
 
 
 def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
@@ -84,6 +92,30 @@ def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
             f"All seeds have the same difference from the baseline, to a relative 1e-6: {', '.join(others)}; {reason}."
         )
     return texts
+
+
+def _repeated_seeds(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on a program whose seeds give few different results in a cell and its baseline, as with seed modulo 2."""
+    by_name, found = {cell.name: cell for cell in cells}, {}
+    for cell in comparisons(cells):
+        base = by_name.get(cell.baseline)
+        if base is None or not is_program_test(cell.test):
+            continue
+        seeds = sorted(cell.values.keys() & base.values.keys())
+        pairs = [(f"{cell.values[seed]:.6g}", f"{base.values[seed]:.6g}") for seed in seeds]
+        distinct = len({*pairs})
+        if 1 < distinct <= len(pairs) / 2 and not _is_of_items([of.values[seed] for of in (cell, base) for seed in seeds]):
+            found.setdefault((distinct, len(pairs)), []).append(cell.name)
+    return [
+        f"Only {distinct} of {n} seeds give different results, in the baseline too: {', '.join(names)}. The program may use a "
+        f"part of {{seed}} alone; the verdict counts {n} seeds."
+        for (distinct, n), names in found.items()
+    ]
+
+
+def _is_of_items(values: Sequence[float]) -> bool:
+    """Return True for scores that may be shares of up to `MOST_ITEMS` items, which agree by chance."""
+    return any(all(abs(v * n - round(v * n)) < 1e-6 for v in values) for n in range(1, MOST_ITEMS + 1))
 
 
 def _nearly_equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
