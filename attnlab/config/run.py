@@ -43,7 +43,12 @@ __all__ = [
 ]
 
 # Fields that were added when studies had fingerprints already, which their defaults must not change.
-ADDED = {("model", "residual"): "plain", ("model", "residual_streams"): 4, ("train", "cautious_decay"): False}
+ADDED = {
+    ("model", "residual"): "plain",
+    ("model", "residual_streams"): 4,
+    ("model", "encoder_pool"): None,
+    ("train", "cautious_decay"): False,
+}
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
 AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
@@ -245,6 +250,11 @@ class ModelConfig(Section):
     )
     mem_len: int = Field(
         default=0, ge=0, description="number of hidden states of earlier segments that queries also attend to (Transformer-XL)"
+    )
+    encoder_pool: Literal["mean", "max", "last"] | None = Field(
+        default=None,
+        description="of an encoder-decoder: reduce the output of the encoder to one vector, the only key and value of "
+        "cross-attention; null: one for each token of the source",
     )
     encoder: PartConfig = PartConfig()
     decoder: PartConfig = PartConfig()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.models.backbone import Backbone
 from attnlab.models.base import Model, TaskShape
-from attnlab.nn.layers import pool_last, pool_max, pool_mean
+from attnlab.nn.layers import POOLS
 from attnlab.tasks import Batch
 
 
@@ -33,7 +33,7 @@ class Classifier(Model):
         x, _ = self.backbone(tokens, mask=mask)
         if self.pool in ("class", "first"):
             return self.head(x[:, 0])
-        return self.head({"max": pool_max, "mean": pool_mean, "last": pool_last}[self.pool](x, mask))
+        return self.head(POOLS[self.pool](x, mask))
 
     @property
     def stacks(self) -> tuple[nn.ModuleList, ...]:

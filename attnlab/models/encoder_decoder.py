@@ -14,6 +14,9 @@ residual connection and a norm after (post) or before it (pre, then with a norm 
                       y = Sublayer(y; FFN)
     output:           P(y_(i+1) | y_1 .. y_i, x) = softmax(W_P y_i)
 
+With ``model.encoder_pool``, z is one vector (Cho et al. 2014, arXiv:1406.1078; Sutskever et al. 2014, arXiv:1409.3215): each
+cross-attention then adds the same vector at every position of the target.
+
 Both sides share one vocabulary and one embedding E, multiplied by sqrt(dim); with ``model.tie_embeddings``
 W_P is E as well (section 3.4).
 
@@ -36,6 +39,7 @@ from attnlab.models.base import Model, TaskShape
 from attnlab.models.block import Block, apply_attention
 from attnlab.models.parts import Part, build_attention, part
 from attnlab.models.residual import make_residual
+from attnlab.nn.layers import POOLS
 from attnlab.tasks import Batch
 from attnlab.variants import Variant
 
@@ -120,6 +124,7 @@ class EncoderDecoder(Model):
 
     def __init__(self, config: RunConfig, task: TaskShape) -> None:
         super().__init__()
+        self.encoder_pool = POOLS.get(config.model.encoder_pool or "")
         self.encoder = Backbone(config, task, block=self.block, name="encoder")
         self.decoder = Decoder(config, task, block=self.decoder_block)
         self.decoder.embedding = self.encoder.embedding
@@ -141,8 +146,12 @@ class EncoderDecoder(Model):
         return [block.cross if part == "cross" else block.attention for block in blocks]  # type: ignore[misc] modules
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """Return the output of the encoder (b, s, dim) for ``source`` (b, s); mask (b, s), True = a real token."""
-        return self.encoder(source, mask=source_mask)[0]
+        """Return the output of the encoder (b, s, dim) for ``source`` (b, s); mask (b, s), True = a real token.
+
+        With ``model.encoder_pool``, it is (b, 1, dim).
+        """
+        encoded = self.encoder(source, mask=source_mask)[0]
+        return encoded if self.encoder_pool is None else self.encoder_pool(encoded, source_mask)[:, None]
 
     def decode(
         self,
@@ -154,7 +163,7 @@ class EncoderDecoder(Model):
         start: int = 0,
     ) -> Tensor:
         """Return the features (b, t, dim) of target tokens, which ``head`` maps to logits; see ``Decoder.forward``."""
-        return self.decoder(tokens, encoded, source_mask, mask=mask, start=start)
+        return self.decoder(tokens, encoded, source_mask if self.encoder_pool is None else None, mask=mask, start=start)
 
     def forward(
         self, source: Tensor, tokens: Tensor, *, source_mask: Tensor | None = None, mask: Tensor | None = None

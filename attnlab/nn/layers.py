@@ -242,3 +242,6 @@ def pool_last(x: Tensor, mask: Tensor | None) -> Tensor:
         return x[:, -1]
     last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
     return x[torch.arange(len(x), device=x.device), last]
+
+
+POOLS = {"max": pool_max, "mean": pool_mean, "last": pool_last}  # (b, t, dim) and a mask (b, t) -> (b, dim)

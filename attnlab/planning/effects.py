@@ -23,6 +23,8 @@ def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if task.kind != "classifier" and config.model.name is None:
         reasons["model.pool"] = "only a classifier pools"
+    if task.kind != "encoder_decoder" and config.model.name is None:
+        reasons["model.encoder_pool"] = "only an encoder-decoder has an encoder"
     if config.model.name is None:
         reasons |= _ineffective_fields_of_blocks(config.model)
     taken = signature(OPTIMIZERS.get(config.train.optimizer.name)).parameters

@@ -294,6 +294,8 @@ class TrainedModel:
         """
         tokens = self._tokens(inputs, mask)
         if self.task.kind == "encoder_decoder":
+            if part == "cross" and self.config.model.encoder_pool is not None:
+                raise UserError(f"cross-attention has one key (model.encoder_pool: {self.config.model.encoder_pool})")
             return part_weights(self._reference_model, tokens, self._target(target), part=part)
         if tokens.shape[1] > self.task.length and self.config.model.mem_len:
             raise UserError(f"expected at most one segment of {self.task.length} tokens, got {tokens.shape[1]}")

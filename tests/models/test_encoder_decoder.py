@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnlab.cli.plan import print_plan
 from attnlab.models.build import build
+from attnlab.models.decoding import decode
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.planning import support
 from attnlab.planning.plan import plan
@@ -94,6 +95,41 @@ def test_both_sides_share_an_embedding_and_with_tied_embeddings_the_output_layer
     assert separate.encoder.embedding is separate.decoder.embedding
     assert tied.head.weight is tied.encoder.embedding.weight
     assert parameters(separate)["parameters"] - parameters(tied)["parameters"] == 31 * 12
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "last"])
+def test_one_vector_of_the_source_is_all_that_the_decoder_reads(pool: str) -> None:
+    made, pair = model(model__encoder_pool=pool).double().eval(), batch()
+    assert pair.source is not None and pair.source_mask is not None
+    encoded = made.encode(pair.source, pair.source_mask)
+    outputs = made.encoder(pair.source, mask=pair.source_mask)[0]
+    for row, real, vectors in zip(encoded, pair.source_mask, outputs, strict=True):
+        vectors = vectors[real]
+        expected = {"mean": vectors.mean(0), "max": vectors.amax(0), "last": vectors[-1]}[pool]
+        assert torch.allclose(row, expected[None])
+    logits = made.forward_batch(pair)[0]
+    by_hand = made.head(made.decoder(pair.inputs, encoded, None, mask=pair.mask))
+    assert torch.allclose(logits, by_hand)
+    options: dict[str, Any] = {"begin": 1, "end": 2, "max_length": 9, "beam": 2}
+    assert decode(made, pair.source, pair.source_mask, cached=True, **options) == decode(
+        made, pair.source, pair.source_mask, cached=False, **options
+    )
+
+
+def test_the_vector_of_a_source_is_an_axis_and_does_not_act_on_other_models() -> None:
+    assert configuration(model__encoder_pool="mean").fingerprint() != configuration().fingerprint()
+    study: dict[str, Any] = {
+        "study": "s",
+        "base": {
+            "task": {"name": "pydocs", "length": 16},
+            "model": {"dim": 16, "heads": 2},
+            "train": {"steps": 3},
+            "variant": "dense",
+        },
+        "grid": {"model.encoder_pool": [None, "mean"]},
+    }
+    planned = plan(study)
+    assert len(planned.cells) == 1 and any("encoder" in note and "changes nothing" in note for note in planned.notes)
 
 
 def test_activation_checkpointing_changes_no_gradient() -> None:
