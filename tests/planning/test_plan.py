@@ -220,6 +220,24 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None
     assert all(cell.parameters and cell.train_flops for cell in planned.cells)
 
 
+def test_models_of_published_sizes_have_as_many_parameters(tmp_path: Path) -> None:
+    (xl, _), (large, *_) = (plan(ABLATIONS / f"{name}.yaml").cells for name in ("gpt2-xl", "bert-large"))
+    assert xl.parameters == 1_557_611_200, "as `transformers` counts gpt2-xl"
+    # The parameters of bert-large-uncased for pre-training, with 30,000 instead of 30,522 tokens.
+    assert large.stages[0].parameters == 335_141_888 - 522 * 1024 + (1024 * 1024 + 3 * 1024) + 30_000 + 2 * 1024 + 2
+    files = {}
+    for split in ("", "valid_", "test_"):
+        for side in ("source", "target"):
+            files[f"task.{split}{side}"] = path = tmp_path / f"{split}{side}"
+            path.write_text("".join(f"a sentence of {split} and number {i}\n" for i in range(99)))
+    sets = {**{name: str(path) for name, path in files.items()}, "task.vocabulary": 90}
+    base = plan(ABLATIONS / "wmt14.yaml", sets=sets).cells[0]
+    assert base.parameters is not None
+    blocks = 6 * (4 * 512**2 + 4 * 512) + 6 * (8 * 512**2 + 6 * 512) + 12 * (2 * 512 * 2048 + 2048 + 512)
+    assert base.parameters - blocks + 37_000 * 513 == pytest.approx(90 * 513 + 37_000 * 513, rel=1e-3)
+    assert blocks + 37_000 * 513 == pytest.approx(65e6, rel=0.05), "table 3"
+
+
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "enwik8-headline", "wo-enwik8"])
 def test_evaluation_is_a_small_part_of_the_studies_that_ship(name: str) -> None:
     """The studies for two cores are excluded: they train for minutes, but still read the whole test split."""

@@ -53,7 +53,7 @@ def test_all_but_the_output_layer_is_taken_over(tmp_path: Path) -> None:
     assert taken == "takes 15 of 17 tensors" and "head.weight (2 x 8, not 90 x 8), head.bias" in fresh and "pooler" in unused
 
 
-@pytest.mark.parametrize("name", ["bert-cpu", "bert"])
+@pytest.mark.parametrize("name", ["bert-cpu", "bert", "bert-large"])
 def test_the_pretrainings_of_the_studies_that_ship_cost_the_same(name: str, fast_bf16: None) -> None:
     planned = attnlab.plan(ROOT / "ablations" / f"{name}.yaml")
     assert planned.refused == [] and not [note for note in planned.notes if "not compared" in note]
