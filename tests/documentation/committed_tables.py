@@ -160,6 +160,26 @@ def effects() -> Any:
     return pandas.read_csv(REPORTS / "components-cpu/effects.csv").set_index("effect")
 
 
+def qk_effect(name: str) -> Numbers:
+    """Return an effect of the factorial on QK-norm, and the half width of its interval."""
+    row = pandas.read_csv(REPORTS / "claims/qk-norm-enwik8-cpu/effects.csv").set_index("effect").loc[name]
+    return float(row["estimate"]), float(row["high"] - row["low"]) / 2
+
+
+def predicted_signs() -> int:
+    """Return how many of the signs that were predicted for twelve recipes of QK-norm are those of the means over seeds."""
+    predicted = pandas.read_csv(REPORTS / "claims/qk-norm-predictions.csv").set_index("recipe")["predicted"]
+    measured = cells("claims/qk-norm-fresh-cpu")["difference"].dropna()
+    return sum(measured[f"{recipe} qk_norm"] * value > 0 for recipe, value in predicted.items())
+
+
+def predicted_scores() -> int:
+    """Return how many of the scores that were predicted for twelve widths and gains of QK-norm are within the tolerance."""
+    table, measured = pandas.read_csv(REPORTS / "claims/qk-norm-width-predictions.csv"), cells("claims/qk-norm-width-cpu")
+    names = "heads=" + table["heads"].astype(str) + " " + table["norm"]
+    return int(((measured["bits_per_byte"][names].to_numpy() - table["predicted"]).abs() <= table["tolerance"]).sum())
+
+
 def sparse_on_gpu(variant: str, length: int) -> float:
     return float(on_gpu(f"sparse: {variant}_sparse, xformers, {length}")["times_as_fast"])
 
@@ -268,7 +288,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: ("In the quickstart, the first", "When a variant draws"),
-    FACTORS: ("has eight components in 16 cells", "You"),
+    FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
     DIAGNOSTICS: ("[recall-cpu](../ablations", "[Arora et al.]"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
     "docs/studies/length.md": ("asks this of ten layers", "The 30 runs"),
@@ -312,7 +332,8 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     ]
     + ["by 2 standard deviations", "at most 6 % are promised", "better, but inconclusive, p 0.210", "a relative 5e-5"],
     INDEX: ["Thick lines are 95 % intervals"],
-    FACTORS: ["eight components in 16 cells"],
+    FACTORS: ["eight components in 16 cells", "32 of their 64 combinations", "heads of 4 features instead of 16"]
+    + ["and 900 steps together", "gain 1 | gain 3 | gain 9"],
     GPU: [
         "with 12 blocks and 32,768 tokens",
         "2, 4 and 8 runs of a small model (depth 2, width 64, 16 x 128 tokens",

@@ -52,6 +52,9 @@ from tests.documentation.committed_tables import (
     layer,
     minutes,
     on_gpu,
+    predicted_scores,
+    predicted_signs,
+    qk_effect,
     quickstart_scores,
     recall,
     recalled_after,
@@ -166,6 +169,22 @@ CLAIMS = [
         ),
     ),
     Claim(FACTORS, "its runs took # minutes", lambda: (minutes(COMPONENTS),)),
+    Claim(FACTORS, "on average QK-norm costs # ± # bits", lambda: qk_effect("qk_norm")),
+    Claim(FACTORS, "on learned positions (# ± #)", lambda: qk_effect("qk_norm × learned")),
+    Claim(FACTORS, "features instead of # (# ± #)", lambda: (16, *qk_effect("qk_norm × narrow"))),
+    Claim(FACTORS, "run, only # signs were right", lambda: (predicted_signs(),)),
+    Claim(FACTORS, "together it costs # ± # bits", lambda: difference("claims/qk-norm-fresh-cpu", "longer+narrow qk_norm")),
+    Claim(FACTORS, "Ten of the twelve scores were within #", lambda: (0.06,)),
+    *(
+        Claim(
+            FACTORS,
+            f"| {64 // heads} | # ± # | # ± # | # ± # |",
+            lambda heads=heads: [
+                number for gain in (1, 3, 9) for number in difference("claims/qk-norm-width-cpu", f"heads={heads} gain{gain}")
+            ],
+        )
+        for heads in (2, 4, 8, 16)
+    ),
     # ---- docs/diagnostics.md
     Claim(
         DIAGNOSTICS,
@@ -572,3 +591,7 @@ def test_the_reference_scores_of_the_readme_are_those_of_the_quickstart(name: st
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (printed,) = re.findall(rf"^reference: {name} +(\S+)$", text, re.M)
     assert agrees(printed, reference("quickstart", name))
+
+
+def test_ten_of_twelve_predicted_scores_were_near() -> None:
+    assert predicted_scores() == 10
