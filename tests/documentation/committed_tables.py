@@ -291,7 +291,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
     DIAGNOSTICS: ("[recall-cpu](../ablations", "[Arora et al.]"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
-    "docs/studies/length.md": ("asks this of ten layers", "The 30 runs"),
+    "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
 STUDIES = {  # study -> the folder of its report
     **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
@@ -310,8 +310,7 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     "multi30k-cpu": ["3 + 3 blocks of width 256, one vocabulary of 8,000 subwords"],
     "recall-cpu": ["rows of 32 tokens hold 4 or 8 pairs"],
     "state-tracking-cpu": ["eigenvalues lie in [0, 1]"],
-    "validity-of-proxies": ["for 100, 300 and 900 steps", "those of 900 steps", "90 million training bytes", "90 runs;"]
-    + ["for steps in 100 300 900"],
+    "validity-of-proxies": ["for 100, 300 and 900 steps", "90 million training bytes", "for steps in 100 300 900"],
     "wo-cpu-enwik8": ["enwik8's 90 million training bytes"],
     "wo-cpu-imdb": ["128 words of each review once, instead of six blocks and 512 words"],
     SYSTEMS: ["2 blocks of width 128", "after 12 epochs", "the 1,000 test sentences of 2016"],
