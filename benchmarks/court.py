@@ -67,6 +67,9 @@ def main(words: Sequence[str] | None = None) -> int:
     firsts = [case for claim in read_claims(STUDIES, ids) if (case := judge(claim)).is_settled]
     found = {case.claim.id: compare(case, judge(read_claims(studies, [case.claim.id])[0], reports)) for case in firsts}
     rows = [row for row in rows if row["claim"] not in found] + [row for part in found.values() for row in part]
+    if not rows:
+        print("no claim is settled: nothing to compare")
+        return code
     with RESULTS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()

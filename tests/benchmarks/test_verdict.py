@@ -200,7 +200,7 @@ def test_the_page_states_what_autocast_does_to_the_peers(
     assert {(row["cell"], row["threads"]) for row in plain_rows} >= {(cell, "1") for cell in CELLS}
     sums = [sum(float(row[f"{name}_ms"]) for row in plain_rows if row["threads"] == "1") for name in ("bf16", "fp32")]
     page.write(tmp_path)
-    assert f"takes the peers {sums[0] / sums[1]:.2f} (plain PyTorch, 1 thread)" in (tmp_path / "README.md").read_text()
+    assert f"take the peers {sums[0] / sums[1]:.2f} (plain PyTorch, 1 thread)" in (tmp_path / "README.md").read_text()
 
 
 def test_the_page_marks_results_whose_processes_may_have_compiled_their_modules(
