@@ -220,9 +220,9 @@ class StudyConfig(Section):
     claim: ClaimConfig | None = Field(default=None, description="a published claim that the study judges")
     metric: Metric = Field(
         default=None,
-        description="null: the primary metric of the task; or another number that every run records, for example loss, "
-        "tokens_per_s, or bits_per_byte at 512 with evaluate.lengths; with several tasks also a metric for each of them; with "
-        "command required: {name: accuracy, direction: max}",
+        description="null: the primary metric of the task; or another number that every run records, for example tokens_per_s, "
+        "valid_bits_per_byte, or bits_per_byte at 512 with evaluate.lengths; with several tasks also a metric for each of "
+        "them; with command required: {name: accuracy, direction: max}",
     )
     estimand: Estimand = Field(
         default=None,

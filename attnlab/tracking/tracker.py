@@ -222,24 +222,22 @@ class Tracker:
         """
         from mlflow.exceptions import MlflowException
 
-        if not self._is_active(run_id):
+        record = self._raw.get_run(run_id)
+        if record.info.lifecycle_stage != "active":
             return
         try:
-            if self._raw.get_run(run_id).info.status == "RUNNING":
+            if record.info.status == "RUNNING":
                 self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
             self._raw.set_tag(run_id, REPLACED_TAG, how)
             self._raw.delete_run(run_id)
         except MlflowException:
-            if self._is_active(run_id):
+            if self._raw.get_run(run_id).info.lifecycle_stage == "active":
                 raise
 
     def is_replaced(self, run_id: str) -> bool:
         """Return whether another parent deleted a record, because it took the run over or had a record of it, too."""
         record = self._client.get_run(run_id)
         return record.info.lifecycle_stage != "active" and REPLACED_TAG in record.data.tags
-
-    def _is_active(self, run_id: str) -> bool:
-        return self._raw.get_run(run_id).info.lifecycle_stage == "active"
 
     def withdrawn(self) -> dict[str, str]:
         """Return key -> reason of each run without an active record, if the user withdrew the last one.

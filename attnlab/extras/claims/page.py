@@ -16,7 +16,6 @@ from attnlab.report.plots.forest import ForestRow, forest_plot
 from attnlab.report.render import render
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric
-from attnlab.stats.cells import ComparisonSpec
 
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
 FAR = 12  # times the median difference: a row that would leave no room for the others
@@ -198,7 +197,7 @@ def _link(case: Case, folder: Path) -> str:
 def _plots(cases: Sequence[Case]) -> list[str]:
     """Draw the measured difference of each claim about one, from the lowest to the highest, a plot for each metric."""
     groups: dict[str, list[ForestRow]] = {}
-    spans: dict[str, ComparisonSpec] = {}
+    directions: dict[str, str] = {}
     for case in cases:
         (one, *others) = case.ruling.evidence if case.ruling and case.ruling.evidence else (None,)
         about = case.claim.config.direction in OF_DIFFERENCES
@@ -211,14 +210,14 @@ def _plots(cases: Sequence[Case]) -> list[str]:
         label = f"{case.claim.id} {one.cells[0] if one.cells else one.name}"
         row = ForestRow(label, COLORS[kind], published, one.mean, one.low, one.high, text, decided=case.is_settled)
         groups.setdefault(_unit(case), []).append(row)
-        spans[_unit(case)] = case.pages[0].info.spec
+        directions[_unit(case)] = case.pages[0].info.spec.direction
     plots = []
     for unit, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
         drawn = sorted((row for row in rows if abs(row.mean) <= FAR * median(abs(other.mean) for other in rows)), key=_mean)
         far = ", ".join(row.label.partition(" ")[0] for row in rows if row not in drawn)
         note = f"95 % intervals; ring: the published size{f'; too far to draw: {far}' if far else ''}"
         if len(drawn) >= FEW:
-            plots.append(forest_plot(drawn, title=f"difference in {unit}", note=note, direction=spans[unit].direction))
+            plots.append(forest_plot(drawn, title=f"difference in {unit}", note=note, direction=directions[unit]))
     return plots
 
 
