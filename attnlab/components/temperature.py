@@ -4,7 +4,8 @@ Hinton et al. 2015, arXiv:1503.02531, "Distilling the Knowledge in a Neural Netw
 
     w_ij = softmax_j(scale q_i . k_j / tau_h + bias_ij)
 
-Above 1, the weights are more even than with the scale 1 / sqrt(d) (Vaswani et al. 2017, section 3.2.1); below, sharper.
+Above 1, the weights are more even than with the scale 1 / sqrt(d) (Vaswani et al. 2017, section 3.2.1); below, sharper. With
+``scaled: false`` the scale is 1: logits are q_i . k_j / tau_h, for any width of the heads.
 
 Departures from the paper: tau_h is learned for each head, unless ``learned: false``; the bias of a position scheme is not
 divided by it.
@@ -13,7 +14,7 @@ Glossary: ``log`` log tau_h.
 """
 
 from collections.abc import Mapping
-from math import log
+from math import log, sqrt
 from types import MappingProxyType
 from typing import Any
 
@@ -24,13 +25,20 @@ from attnlab.components.base import Component, ComponentConfig
 
 
 class Temperature(Component):
-    """Logits divided by a temperature, ``value`` at first."""
+    """Logits divided by a temperature, ``value`` at first.
+
+    Args:
+        value: the temperature before training.
+        learned: False for a temperature that stays at ``value``.
+        scaled: False for products q . k without the scale 1 / sqrt(d), where d is the width of a head.
+    """
 
     paper = "Hinton et al. 2015"
     references = ("hinton2015",)
 
-    def __init__(self, config: ComponentConfig, *, value: float = 1.0, learned: bool = True) -> None:
+    def __init__(self, config: ComponentConfig, *, value: float = 1.0, learned: bool = True, scaled: bool = True) -> None:
         super().__init__(config)
+        self.factor = 1.0 if scaled else sqrt(config.head_dim)
         self.log = nn.Parameter(torch.full((config.heads, 1, 1), log(value)), requires_grad=learned)
 
     @classmethod
@@ -40,4 +48,4 @@ class Temperature(Component):
         return super().unsupported(options=options, **config)
 
     def scale(self) -> Tensor:
-        return (-self.log).exp()
+        return self.factor * (-self.log).exp()

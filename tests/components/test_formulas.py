@@ -137,6 +137,7 @@ Changes = Callable[[Variant, Any], dict[str, Any]]
 CASES: dict[str, tuple[dict[str, Any], Changes]] = {
     "qk_norm": ({}, lambda m, c: {"queries_keys": lambda h, q, k: (c.gain[h, 0, 0] * rms_norm(q), rms_norm(k))}),
     "temperature": ({"value": 3.0}, lambda m, c: {"score": lambda h, s: s / exp(c.log[h])}),
+    "temperature unscaled": ({"scaled": False}, lambda m, c: {"score": lambda h, s: sqrt(D) * s / exp(c.log[h])}),
     "log_n": ({}, lambda m, c: {"weights": lambda h, s: softmax(h, [float(c.gain[h]) * log(len(s)) * s_j for s_j in s])}),
     "forget_gate": ({}, lambda m, c: {"decay": lambda h, x: log_forget(c, h, x)}),
     "softcap": ({"cap": 0.5}, lambda m, c: {"score": lambda h, s: 0.5 * tanh(s / 0.5)}),
