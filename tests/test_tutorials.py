@@ -59,8 +59,11 @@ def has_value(config: RunConfig, path: str, value: Any) -> bool:
         present = present.options.get(name) if present is config.task else getattr(present, name)
     if path.rpartition(".")[2] in NAMED:
         options = dict(value) if isinstance(value, dict) else {"name": value}
-        name = options.pop("name")
-        return present is not None and present.name == name and options.items() <= present.options.items()
+        name, components = options.pop("name"), options.pop("with", [])
+        if present is None or present.name != name or not options.items() <= present.options.items():
+            return False
+        written = present.model_dump().get("with", [])
+        return all(component in written for component in components)
     return present == value
 
 
