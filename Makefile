@@ -17,7 +17,7 @@ PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test test-slow lint types format package docs gpu gpu-kit overhead benchmarks clean
+.PHONY: help quickstart test test-slow lint types format package pages docs gpu gpu-kit overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make types       check types (pyright)"
 	@echo "make format      format the code and apply ruff's fixes"
 	@echo "make package     build the wheel and the source distribution, and run the wheel in an empty folder"
+	@echo "make pages       render what reports/ does not hold from its stored results: the HTML pages and tables of runs"
 	@echo "make docs        build the documentation site into site/, which opens offline"
 	@echo "make gpu         run the tests that need a CUDA device, with PYTHON, without the contract's matrix"
 	@echo "make gpu-kit     pack what a machine with PyTorch and a GPU lacks, to run attnlab there without a network"
@@ -71,6 +72,10 @@ format: $(STAMP)
 
 package: $(STAMP)
 	@.ci/package $(DIST)
+
+pages: $(STAMP)
+	$(BIN)/python -m attnlab.extras.rerender reports
+	$(BIN)/attnlab claims page
 
 # With --quiet, MkDocs would drop the warnings that --strict counts.
 docs: $(STAMP)

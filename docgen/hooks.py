@@ -7,7 +7,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from docgen import gallery, links, reference, studies
+from docgen import gallery, links, reference, reports, studies
 from docgen.links import ROOT, TOP
 
 GENERATED = {
@@ -37,9 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         add(page, content=pages[file])
     for name, picture in gallery.pictures().items():
         add(f"gallery/{name}", content=picture)
-    for path in sorted((ROOT / "reports").rglob("*")):
-        relative = path.relative_to(ROOT).as_posix()
-        if path.is_file() and links.site_path(relative) == relative:
+    for relative, path in reports.files().items():
+        if links.site_path(relative) == relative:
             add(relative, abs_src_path=str(path))
             if path.name == "README.md":
                 pages[relative] = path.read_text(encoding="utf-8")

@@ -8,7 +8,9 @@ import posixpath
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from docgen import reports
+
+ROOT = reports.ROOT
 DOCS = "docs"
 SOURCES = "files"  # folder of the pages that show a file of the repository
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
@@ -33,7 +35,7 @@ def site_path(path: str) -> str:
         return path.removeprefix(f"{DOCS}/")
     if path.startswith("reports/"):
         page = f"{posixpath.dirname(path)}/index.html"
-        return page if path.endswith("README.md") and (ROOT / page).exists() else path
+        return page if path.endswith("README.md") and page in reports.rendered() else path
     return f"{SOURCES}/{path}.md"
 
 

@@ -1,6 +1,7 @@
-"""Render reports again from their stored inputs: ``python -m attnlab.extras.rerender reports/quickstart``.
+"""Render reports from what is stored of them: ``python -m attnlab.extras.rerender reports/quickstart``.
 
-For developers who change how a page looks: committed pages should be what the code writes. Nothing is trained.
+A repository need not keep what can be rendered: `index.html` and `runs.csv`. Of a folder of reports, all of this version are
+rendered. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.profile import write as profile_pages
 from attnlab.extras.profile.write import write_index as write_profile_index
+from attnlab.report.index import FILE as INDEX
 from attnlab.report.index import load_index, write_index
 from attnlab.report.page import Page
-from attnlab.report.stored import FILE, load, stored_version
+from attnlab.report.stored import FILE, load, read_object, stored_version
 from attnlab.report.write import write
 
 
@@ -48,6 +50,16 @@ def rerender(folder: Path) -> Page | None:
     return write(folder, **load(folder))
 
 
+def reports_in(folder: Path) -> list[Path]:
+    """Return the folders of reports of this version, of which `folder` may be one; a page on several stands for its reports."""
+    stored = [folder / name for name in (INDEX, FILE, profile_pages.FILE) if (folder / name).is_file()]
+    if stored:
+        return [folder] if read_object(stored[0]).get("version") == __version__ else []
+    if any(folder.glob(f"*/{profile_pages.FILE}")):
+        return [folder]
+    return [report for path in sorted(folder.glob("*/")) for report in reports_in(path)]
+
+
 def _require_version(folder: Path, version: str) -> None:
     """Raise `UserError` unless a report is of this version of attnlab; "" for a folder without a report."""
     if version != __version__:
@@ -58,8 +70,9 @@ def _require_version(folder: Path, version: str) -> None:
 def main(folders: Sequence[str]) -> int:
     """Render the reports in some folders again; return the exit code."""
     try:
-        for folder in folders:
-            rerender(Path(folder))
+        for folder in map(Path, folders):
+            for report in reports_in(folder) or [folder]:
+                rerender(report)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attnlab.tracking.artifacts import AttentionMap
 
 FILES = ("cells.csv", "runs.csv", "report.json")
+RENDERED = ("index.html", "runs.csv")  # what `report.json` holds in other words: a repository need not keep them
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def runs_of(spec: ComparisonSpec, runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
-    """Write `index.html`, `README.md`, the plots and the tables into `folder`."""
+    """Write `index.html`, `README.md`, the plots and the tables into `folder`; `README.md` needs no file of `RENDERED`."""
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.svg"):
         stale.unlink()
@@ -245,6 +246,6 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
     frames = page.analyzed.frames()
     export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, further=frames)
     files = [*FILES, *(f"{name}.csv" for name in frames)]
-    fields = {"page": page, "files": files, "script": SCRIPT}
+    fields = {"page": page, "files": files, "script": SCRIPT, "rendered": RENDERED}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

@@ -1,7 +1,8 @@
 """A report's inputs, stored with its page, from which the page can be rendered again without MLflow.
 
-`report.json` has the runs, the curves that are drawn, the attention maps, and the study's comparison and calls. A committed
-report is checked by rendering it again: the page must be the one that the present code writes.
+`report.json` has the runs, the curves that are drawn, the attention maps, and the study's comparison and calls, each once: a
+line for each field of the runs. A committed report is checked by rendering it again: the page must be the one that the present
+code writes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 FILE = "report.json"
 CURVES = ("run_id", "name", "metric")  # columns that the points of one curve share
+DIGITS = 6  # significant, of a point of a curve: more than a plot shows
 
 
 def save(
@@ -37,26 +39,26 @@ def save(
     from pydantic import TypeAdapter
 
     spec = info.spec.for_task(info.task) if info.task else info.spec
-    drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
-    columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
-    names = drawn_curves(curves, spec)
-    for run_id, name, metric, step, value in zip(*columns, strict=True):
-        if metric in names:
-            drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     content = {
         "version": __version__,
         "info": TypeAdapter(StudyInfo).dump_python(replace(info, selection=replace(info.selection, left_out=())), mode="json"),
         "left_out": [_to_json(run) for run in info.selection.left_out],
         "columns": [name for name in runs.columns if name not in PRIVATE],
-        **_factored([_to_json(run) for run in runs.to_dict("records")]),
-        "curves": [[*key, *zip(*points, strict=True)] for key, points in drawn.items()],
+        "number": len(runs),
+        "runs": _by_field([_to_json(run) for run in runs.to_dict("records")]),
+        "curves": _by_metric(curves, drawn_curves(curves, spec)),
         "maps": [_map_to_json(map_) for map_ in maps],
     }
     (folder / FILE).write_text(
-        json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n",
+        in_lines(content) + "\n",
         encoding="utf-8",
         errors="backslashreplace",  # a valid escape in JSON, for the bytes of a file name that are not UTF-8
     )
+
+
+def rounded(curves: pandas.DataFrame) -> pandas.DataFrame:
+    """Return curves as a report stores them, with `DIGITS` significant digits, so that a page repeats from what is stored."""
+    return curves.assign(value=[float(f"{value:.{DIGITS}g}") for value in curves["value"]])
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -73,6 +75,11 @@ def load(folder: Path) -> dict[str, Any]:
         by = "" if version == __version__ else f" by attnlab {__version__}, got some by attnlab {version}"
         message = f"expected the stored results of a report{by}: {one_line(str(error))[:300]}"
         raise UserError(message, str(folder / FILE)) from error
+
+
+def load_runs(folder: Path) -> list[dict[str, Any]]:
+    """Read the runs of a report, which may be of an earlier version than one that `load` reads."""
+    return [_from_json(run) for run in _runs(read_object(folder / FILE))]
 
 
 def stored_version(folder: Path) -> str:
@@ -101,15 +108,11 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     info = TypeAdapter(StudyInfo).validate_json(json.dumps(content["info"]))
-    points = [
-        (*key, step, value) for *key, steps, values in content["curves"] for step, value in zip(steps, values, strict=True)
-    ]
-    shared = dict(content.get("shared", {}))
     selection = replace(info.selection, left_out=tuple(_from_json(run) for run in content["left_out"]))
     return {
         "info": replace(info, selection=selection),
-        "runs": pandas.DataFrame([_from_json({**shared, **run}) for run in content["runs"]], columns=content["columns"]),
-        "curves": pandas.DataFrame(points, columns=[*CURVES, "step", "value"]),
+        "runs": pandas.DataFrame([_from_json(run) for run in _runs(content)], columns=content["columns"]),
+        "curves": pandas.DataFrame(_points(content["curves"]), columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],
     }
 
@@ -122,13 +125,68 @@ def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: _scalar(value) for name, value in known}
 
 
-def _factored(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields that all runs share, and each run without them: most of a configuration is the same in all runs."""
-    texts = [{name: json.dumps(value) for name, value in run.items()} for run in runs]  # 1, 1.0 and true are equal in Python
-    first = texts[0] if texts else {}
-    common = {name for name, text in first.items() if all(other.get(name) == text for other in texts)}
-    shared = {name: value for name, value in runs[0].items() if name in common} if runs else {}
-    return {"shared": shared, "runs": [{name: value for name, value in run.items() if name not in common} for run in runs]}
+def in_lines(content: Any, depth: int = 2) -> str:
+    """Return compact JSON with a line for each entry of the outer objects, so that a difference of two files can be read."""
+    if isinstance(content, dict) and content and depth:
+        entries = (f"{json.dumps(name)}: {in_lines(value, depth - 1)}" for name, value in content.items())
+        return "{\n" + ",\n".join(entries) + "\n}"
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _by_field(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of each field, None where it is absent: most fields have few values, which are stored once.
+
+    A field is {"values": [distinct values], "runs": [index of each run's]}, without "runs" where all runs share one value,
+    or a list with a value for each run, whichever is shorter.
+    """
+    fields = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run.get(name) for run in runs]
+        texts = [json.dumps(value) for value in values]  # 1, 1.0 and true are equal in Python
+        known = dict(zip(texts, values, strict=True))
+        index = {text: i for i, text in enumerate(known)}
+        short = {"values": [*known.values()], **({"runs": [index[text] for text in texts]} if len(known) > 1 else {})}
+        fields[name] = min((values, short), key=lambda entry: len(json.dumps(entry)))
+    return fields
+
+
+def _runs(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a report; earlier reports have them one by one, and the values that all runs share."""
+    fields = content["runs"]
+    if isinstance(fields, list):
+        return [{**content.get("shared", {}), **run} for run in fields]
+    runs: list[dict[str, Any]] = [{} for _ in range(content["number"])]
+    for name, entry in fields.items():
+        values = entry if isinstance(entry, list) else [entry["values"][i] for i in entry.get("runs", [0] * len(runs))]
+        for run, value in zip(runs, values, strict=True):
+            if value is not None:
+                run[name] = value
+    return runs
+
+
+def _by_metric(curves: pandas.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
+    """Return the curves of some metrics: all runs, all lists of steps, each curve with the index of its run and steps."""
+    drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
+    columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
+    for run_id, name, metric, step, value in zip(*columns, strict=True):
+        if metric in metrics:
+            drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
+    runs: dict[tuple[str, str], int] = {}
+    steps: dict[tuple[int, ...], int] = {}
+    stored = []
+    for (run_id, name, metric), points in drawn.items():
+        at, values = zip(*points, strict=True)
+        run, step = runs.setdefault((run_id, name), len(runs)), steps.setdefault(at, len(steps))
+        stored.append([run, metric, step, values])
+    return {"runs": [*runs], "steps": [*steps], "values": stored}
+
+
+def _points(curves: Any) -> list[tuple[Any, ...]]:
+    """Return a row for each point of the stored curves; earlier reports have the run and the steps with each curve."""
+    if isinstance(curves, dict):
+        runs, steps = curves["runs"], curves["steps"]
+        curves = [(*runs[run], metric, steps[at], values) for run, metric, at, values in curves["values"]]
+    return [(*key, step, value) for *key, steps, values in curves for step, value in zip(steps, values, strict=True)]
 
 
 def _scalar(value: Any) -> Any:

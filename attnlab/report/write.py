@@ -17,7 +17,7 @@ from attnlab.errors import UserError, one_line
 from attnlab.report.index import write_index
 from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
-from attnlab.report.stored import save
+from attnlab.report.stored import rounded, save
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.items import split_uncertainty
 from attnlab.study.selection import left_out_studies
@@ -128,6 +128,7 @@ def write(
     Returns:
         The page as it was written.
     """
+    curves = rounded(curves)
     page = make_page(info, runs=runs, curves=curves, maps=maps)
     write_page(folder, page, runs=runs)
     save(folder, info=info, runs=runs, curves=curves, maps=maps)

@@ -10,8 +10,12 @@ from docgen.links import linked_sources, repository_path, rewrite, source_page
     [
         ("../ablations/wo.yaml", "files/ablations/wo.yaml.md"),
         ("../examples/my_data", "files/examples/my_data.md"),
-        ("../reports/aa/README.md", "reports/aa/index.html"),
+        ("../reports/wo-cpu/README.md", "reports/wo-cpu/index.html"),  # rendered when the site is built
+        ("../reports/wo-cpu/wo-cpu-imdb/README.md", "reports/wo-cpu/wo-cpu-imdb/index.html"),
+        ("../reports/profile/gru/README.md", "reports/profile/gru/index.html"),
+        ("../reports/claims/README.md", "reports/claims/index.html"),
         ("../reports/validity/README.md#trends-over-levels", "reports/validity/README.md#trends-over-levels"),  # no HTML page
+        ("../reports/imdb-cpu/README.md", "reports/imdb-cpu/README.md"),  # of an earlier version
         ("../GLOSSARY.md", "glossary.md"),
         ("diagnostics.md#profiles", "diagnostics.md#profiles"),
         ("gallery/variants.md", "gallery/variants.md"),  # generated

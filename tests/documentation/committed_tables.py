@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 from scipy.stats import t as student
 
+from attnlab.report import stored
 from tests.support.paths import ROOT
 
 REPORTS = ROOT / "reports"
@@ -18,7 +19,8 @@ Numbers = tuple[float, ...]
 
 @cache
 def runs(report: str) -> Any:
-    return pandas.read_csv(REPORTS / report / "runs.csv", low_memory=False)
+    """Return the runs of a report; those of an earlier version are read, too."""
+    return pandas.DataFrame(stored.load_runs(REPORTS / report))
 
 
 @cache
@@ -194,13 +196,10 @@ def crossing(variant: str) -> tuple[int, int]:
 
 def recalled_after() -> Numbers:
     """Return the fewest and the most steps after which a seed of attention recalls the pairs with an accuracy of 0.99."""
-    curves = json.loads((REPORTS / "recall-cpu/report.json").read_text(encoding="utf-8"))["curves"]
-    steps = [
-        next(step for step, score in zip(points, scores, strict=True) if score >= 0.99)
-        for _, name, metric, points, scores in curves
-        if metric == "valid/accuracy" and "dense" in name
-    ]
-    return min(steps), max(steps)
+    curves = stored.load(REPORTS / "recall-cpu")["curves"]
+    reached = curves[(curves["metric"] == "valid/accuracy") & curves["name"].str.contains("dense") & (curves["value"] >= 0.99)]
+    steps = reached.groupby("run_id")["step"].min()
+    return steps.min(), steps.max()
 
 
 def quickstart_scores(cell: str) -> list[float]:

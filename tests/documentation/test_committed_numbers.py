@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from statistics import mean
 
 import pandas
 import pytest
 
+from attnlab.extras.profile.write import load_profile
 from tests.documentation.committed_tables import (
     BERT,
     COMPONENTS,
@@ -552,15 +553,15 @@ PROFILED = {"parity": "length 12", "group": "group s3, length 4", "addition": "l
 
 @pytest.mark.parametrize("task", PROFILED)
 def test_the_trainings_of_profiles_in_the_page_on_diagnostics_are_those_of_the_runs(task: str) -> None:
-    table: Any = pandas.read_csv(REPORTS / "profile/dense/runs.csv")
-    table = table[(table["task"] == task) & (table["level"] == PROFILED[task])]
-    scores = table.groupby("variant")["score"].mean()
+    (ability,) = (ability for ability in load_profile(REPORTS / "profile/dense")[1].abilities if ability.task == task)
+    (index,) = (i for i, level in enumerate(ability.levels) if level.name == PROFILED[task])
     text = (ROOT / DIAGNOSTICS).read_text(encoding="utf-8")
     (line,) = re.findall(rf"^\| `{task}`, .*", text, re.M)
     steps, _, *printed = line.strip("| ").split(" | ")[1:]
-    assert agrees(steps, table["max_steps"].max())
+    assert agrees(steps, ability.levels[index].steps)
     for variant, score in zip(("dense", "lstm", "delta", "linear"), printed, strict=True):
-        assert agrees(score, scores[variant]), (variant, score, scores[variant])
+        expected = mean(ability.results[variant][index].scores.values())
+        assert agrees(score, expected), (variant, score, expected)
 
 
 QUICKSTART = ("dense", "no_wo", "narrow", "wide", "basic", "strided_sparse", "fixed_sparse")

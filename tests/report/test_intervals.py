@@ -1,7 +1,6 @@
 """Tests of intervals on the page and on the terminal: simultaneous ones, and the mark of chosen estimates."""
 
 import math
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -141,8 +140,8 @@ def test_an_outer_interval_is_a_thin_line_with_caps_that_ends_at_the_frame() -> 
 
 def _thin_lines(drawing: str) -> tuple[list[tuple[float, float]], list[float]]:
     """Return the ends of the level lines of outer intervals, and the places of their caps."""
-    line = r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)" stroke="#123456" stroke-width="1"'
-    lines = re.findall(line, drawing)
+    thin = [line for line in svg.parse(drawing) if (line.get("stroke"), line.get("stroke-width")) == ("#123456", "1")]
+    lines = [[line.attrib[name] for name in ("x1", "y1", "x2", "y2")] for line in thin]
     level = [(float(x1), float(x2)) for x1, y1, x2, y2 in lines if y1 == y2]
     return level, [float(x1) for x1, y1, x2, y2 in lines if x1 == x2]
 

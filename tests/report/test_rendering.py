@@ -44,17 +44,17 @@ class Box:
 def _boxes(drawing: str) -> list[Box]:
     """Return the boxes of a drawing's texts, from their font size and number of letters."""
     boxes = []
-    for element in ET.fromstring(drawing).iter(f"{SVG}text"):
+    for element in svg.parse(drawing).iter(f"{SVG}text"):
         size, x, y = (float(element.attrib[name]) for name in ("font-size", "x", "y"))
         text = element.text or ""
         width = svg.LETTER * size * len(text)
-        left = x - {"start": 0.0, "middle": width / 2, "end": width}[element.attrib["text-anchor"]]
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[element.attrib.get("text-anchor", "start")]
         boxes.append(Box(text, left, y - 0.75 * size, left + width, y + 0.2 * size))
     return boxes
 
 
 def _zero_lines(drawing: str) -> list[Box]:
-    lines = [line.attrib for line in ET.fromstring(drawing).iter(f"{SVG}line") if line.attrib["stroke"] == svg.INK]
+    lines = [line.attrib for line in svg.parse(drawing).iter(f"{SVG}line") if line.attrib["stroke"] == svg.INK]
     return [
         Box("", float(a["x1"]) - 2, float(a["y1"]), float(a["x2"]) + 2, float(a["y2"])) for a in lines if a["x1"] == a["x2"]
     ]
@@ -77,6 +77,24 @@ def test_the_measure_of_overlaps_sees_one() -> None:
     assert _overlaps(svg.document(50, "t", [svg.text(10, 20, "one"), svg.text(20, 24, "two")])) == [("one", "two")]
     crossed = svg.document(50, "t", [svg.text(10, 20, "crossed"), svg.line((30, 0), (30, 50), svg.INK, width=1)])
     assert _overlaps(crossed) == [("crossed", "zero line")]
+
+
+def test_a_plot_has_the_style_of_neighbors_once_and_is_parsed_with_the_style_of_each() -> None:
+    lines = [svg.line((0, 1), (2.04, 1), svg.INK, width=2), svg.line((-0.04, 1), (0, 3.5), svg.INK, width=2)]
+    slanted, other = svg.line((1, 2), (3, 4), svg.INK, width=2), svg.line((5, 6), (5, 7), svg.GRID, width=1)
+    dots = [svg.dot(x, 1, "#123456", title=f"at {x}") for x in (1, 2)]
+    clipped = '<clipPath id="a"><rect x="0" y="0" width="9" height="9"/></clipPath><g clip-path="url(#a)">', "</g>"
+    drawing = svg.document(9, "t", [svg.text(0, 5, "a"), *lines, slanted, other, clipped[0], *dots, clipped[1]])
+    assert drawing.count("<path") == 2 and 'd="M0 1H2M0 1V3.5M1 2L3 4"' in drawing and drawing.count(' fill="#123456"') == 1
+    shapes = [(shape.tag.removeprefix(SVG), dict(shape.attrib)) for shape in svg.parse(drawing)]
+    drawn = [place for tag, place in shapes if tag == "line"]
+    assert [[place[name] for name in ("x1", "y1", "x2", "y2")] for place in drawn] == [
+        *(["0", "1", "2", "1"], ["0", "1", "0", "3.5"]),
+        *(["1", "2", "3", "4"], ["5", "6", "5", "7"]),
+    ]
+    assert [place["stroke"] for place in drawn] == [svg.INK] * 3 + [svg.GRID]
+    (group,) = (shape for shape in svg.parse(drawing) if shape.tag == f"{SVG}g")
+    assert [(dot.get("fill"), dot[0].text) for dot in group] == [("#123456", "at 1"), ("#123456", "at 2")]
 
 
 def test_control_characters_do_not_break_a_drawing() -> None:

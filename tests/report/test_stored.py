@@ -1,6 +1,7 @@
 """Tests that a page can be rendered again from its stored tables, and that committed pages are those of the code."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from attnlab.errors import UserError
 from attnlab.extras.rerender import main, rerender
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
+from attnlab.report.page import RENDERED
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
 from attnlab.tracking.calls import Call
+from docgen.links import LINK
 from tests.support.pages import changed_files
 from tests.support.paths import ROOT
 from tests.support.specs import changed
@@ -82,12 +85,24 @@ def test_a_committed_page_is_that_of_its_tables_or_names_its_version(folder: Pat
     version = stored_version(folder)
     if version == __version__:
         write.write(tmp_path, **load(folder))
-        assert changed_files(folder, tmp_path) == []
+        assert [name for name in changed_files(folder, tmp_path) if name not in RENDERED] == []
+        assert all((tmp_path / name).is_file() for name in RENDERED)
         return
-    for name in ("README.md", "index.html"):
-        text = (folder / name).read_text(encoding="utf-8")
-        top = (text.partition("<h1>")[2] or text)[:500]
-        assert f"Made by attnlab {version}" in top, f"{folder / name} does not name its version at its top"
+    top = (folder / "README.md").read_text(encoding="utf-8")[:500]
+    assert f"Made by attnlab {version}" in top, f"{folder / 'README.md'} does not name its version at its top"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "reports").glob("**/*.md")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_committed_page_links_to_files_of_the_repository(page: Path) -> None:
+    links = {match[1] for match in LINK.finditer(page.read_text(encoding="utf-8"))}
+    assert [link for link in links if not (page.parent / link.strip("<>")).exists() or Path(link).name in RENDERED] == []
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_what_is_rendered_is_not_committed(name: str) -> None:
+    assert f"reports/**/{name}" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    (excluded,) = re.findall(r"^recursive-exclude reports (.*)", (ROOT / "MANIFEST.in").read_text(encoding="utf-8"), re.M)
+    assert name in excluded.split()
 
 
 def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +143,20 @@ def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     runs = runs.assign(same=1, mixed=[1, True, *[1.0] * (len(runs) - 2)])
     write.write(tmp_path, info=info, runs=runs, curves=curves, maps=[])
     stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
-    assert stored["shared"]["same"] == 1 and "mixed" not in stored["shared"] and "same" not in stored["runs"][0]
+    assert stored["runs"]["same"] == {"values": [1]} and len(stored["runs"]["run_id"]) == len(runs)
     assert [type(value) for value in load(tmp_path)["runs"]["mixed"][:3]] == [int, bool, float]
-    old = {**stored, "runs": [{**stored["shared"], **run} for run in stored["runs"]]}
-    del old["shared"]
-    before = load(tmp_path)["runs"]
-    (tmp_path / FILE).write_text(json.dumps(old), encoding="utf-8")
-    pandas.testing.assert_frame_equal(load(tmp_path)["runs"], before)
+
+
+@pytest.mark.parametrize("shared", [{}, {"same": 1}])
+def test_runs_and_curves_that_are_stored_one_by_one_are_read(shared: dict[str, int], tmp_path: Path) -> None:
+    runs, curves = made_up()
+    write.write(tmp_path, info=INFO, runs=runs.assign(same=1), curves=curves, maps=[])
+    before = load(tmp_path)
+    stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
+    rows = [{name: value for name, value in run.items() if value == value} for run in before["runs"].to_dict("records")]
+    stored["runs"] = [{name: value for name, value in run.items() if name not in shared} for run in rows]
+    index, steps, values = (stored["curves"][name] for name in ("runs", "steps", "values"))
+    stored["curves"] = [[*index[run], metric, steps[at], scores] for run, metric, at, scores in values]
+    (tmp_path / FILE).write_text(json.dumps({**stored, "shared": shared}, default=str), encoding="utf-8")
+    for name in ("runs", "curves"):
+        pandas.testing.assert_frame_equal(load(tmp_path)[name], before[name])

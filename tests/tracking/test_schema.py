@@ -367,7 +367,7 @@ def test_a_record_with_a_key_that_was_deleted_is_read(
         client.set_tag(run_id, "attnlab.fused", "2")
     assert main(["report", "s"]) == 0 and "fuse: seeds" in Path("reports/s/README.md").read_text(encoding="utf-8")
     content = json.loads(Path("reports/s/report.json").read_text(encoding="utf-8"))
-    fused = {"columns": [*content["columns"], "fused"], "runs": [{**stored, "fused": 2} for stored in content["runs"]]}
+    fused = {"columns": [*content["columns"], "fused"], "runs": content["runs"] | {"fused": {"values": [2]}}}
     Path("reports/s/report.json").write_text(json.dumps(content | fused), encoding="utf-8")
     rerender(Path("reports/s"))
     assert main(["bundle", "s"]) == 0

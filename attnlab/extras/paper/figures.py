@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from attnlab.report.plots.svg import WIDTH
+from attnlab.report.plots.svg import WIDTH, parse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 def height_of(svg: str) -> float:
     """Return the height of a plot in inches."""
-    return float(_parse(svg).get("height", 0)) * POINTS / 72
+    return float(parse(svg).get("height", 0)) * POINTS / 72
 
 
 def pages_of(plots: Sequence[str]) -> list[list[str]]:
@@ -61,13 +61,9 @@ def write_pdf(path: Path, plots: Sequence[str]) -> None:
             for i, svg in enumerate(row):
                 own = height_of(svg)
                 place = (i * (COLUMN + GAP) / width, (top - own) / height, COLUMN / width, own / height)
-                _draw(figure.add_axes(place), _parse(svg))
+                _draw(figure.add_axes(place), parse(svg))
             top -= tallest
         figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": "attnlab"})
-
-
-def _parse(svg: str) -> ElementTree.Element:
-    return ElementTree.fromstring(svg.encode("utf-8", errors="replace"))  # names may have characters that are not text
 
 
 def _draw(axes: Axes, root: ElementTree.Element) -> None:

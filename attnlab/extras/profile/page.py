@@ -11,7 +11,6 @@ from attnlab._util.cost_metrics import COST_METRICS, CostMetric
 from attnlab._util.run_state import RunState
 from attnlab.extras.profile.results import COSTS, Ability, AbilityResult, Level, LevelResult, Outcome, Profile
 from attnlab.report.plots.levels import LevelRow, LevelRows, level_plot
-from attnlab.report.section import Figure
 from attnlab.report.summary import Sentence, Strong
 from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.wording import count
@@ -42,7 +41,7 @@ class AbilitySection:
     ability: AbilityResult
     statement: Sentence
     others: Sequence[tuple[str, Sentence]]
-    plot: Figure
+    plot: str
     table: Table
 
 
@@ -107,7 +106,7 @@ def _section(profile: Profile, ability: AbilityResult) -> AbilitySection:
         ability,
         [f"{profile.variant} ", *describe_ability(ability, profile.variant), "."],
         [(variant, describe_ability(ability, variant)) for variant in profile.positions if variant != profile.variant],
-        Figure(f"{ability.task}.svg", ability.task, draw_ability(profile, ability)),
+        draw_ability(profile, ability),
         level_table(profile, ability),
     )
 

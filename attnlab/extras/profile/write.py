@@ -13,7 +13,7 @@ from attnlab._version import __version__
 from attnlab.extras.profile.page import ProfilePage, count_levels, make_page
 from attnlab.extras.profile.results import Profile
 from attnlab.report.render import render
-from attnlab.report.stored import read_object
+from attnlab.report.stored import in_lines, read_object
 from attnlab.report.table import Column, Table, TableRow
 from attnlab.stats.exact_estimators import SolveRate
 
@@ -22,20 +22,16 @@ RUN_COLUMNS = ("task", "level", "variant", "position", "seed", "score", "solved"
 
 
 def write_profile(folder: Path, profile: Profile) -> ProfilePage:
-    """Write `index.html`, `README.md`, the plots, `runs.csv` and `profile.json` into `folder`; return the page."""
+    """Write `index.html`, `README.md`, `runs.csv` and `profile.json` into `folder`; return the page."""
     from pydantic import TypeAdapter
 
     page = make_page(profile)
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.svg"):
-        stale.unlink()
-    for section in page.sections:
-        (folder / section.plot.file).write_text(section.plot.svg, encoding="utf-8")
     for template, name in (("profile.html.j2", "index.html"), ("profile.md.j2", "README.md")):
         (folder / name).write_text(render(template, {"page": page}), encoding="utf-8")
     _write_runs(folder / "runs.csv", profile)
     content = {"version": __version__, "profile": TypeAdapter(Profile).dump_python(profile, mode="json")}
-    (folder / FILE).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (folder / FILE).write_text(in_lines(content) + "\n", encoding="utf-8")
     return page
 
 

@@ -20,7 +20,7 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 if TYPE_CHECKING:
     import pandas
 
-MAX_POINTS = 120  # of one curve; more are averaged in bins
+MAX_POINTS = 60  # of one curve; more are averaged in bins, because a plot is 220 units wide
 MAX_CELLS = 9  # in one plot of curves; with more, one plot for each value of the other axes
 MAX_PANELS = 12
 MAX_PRINTED = 4  # curves of a program

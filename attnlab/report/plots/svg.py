@@ -11,6 +11,9 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from html import escape
+from itertools import groupby
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
 from attnlab._util.printable import escape_controls
@@ -21,6 +24,11 @@ DARK = {INK: "#E6E6E6", FAINT: "#A5A5A5", GRID: "#3A3F43", RULE: "#848484", PAPE
 FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
 TITLE_SIZE = 14.5
 LETTER = 0.58  # average width of a letter, relative to the font size
+_ELEMENT = re.compile(r"<(circle|line|polygon|polyline|rect|text)((?: [\w-]+=\"[^\"]*\")*)(/?>)")
+_LINE = re.compile(r'<line x1="(\S+)" y1="(\S+)" x2="(\S+)" y2="(\S+)"/>')
+_PATH = re.compile(r"M(\S+?) ([-\d.]+)([HLV])([-\d.]+(?: [-\d.]+)?)")
+_ATTRIBUTE = re.compile(r"( ([\w-]+)=\"[^\"]*\")")
+_OWN = {"x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"}  # of one element; others are its style
 Point = tuple[float, float]
 SMALLEST = 1e-290  # range of values; steps between ticks of smaller ones are no floats
 Limits = tuple[float, float]  # of an axis, in the units of its values
@@ -97,11 +105,9 @@ def x_axis(x: Callable[[float], float], limits: Limits, *, bands: Sequence[Limit
         bands: Upper and lower ends of the parts of the plot that the lines cross; they leave out lines of text.
         bottom: Lower end of the plot; the labels are below it.
     """
-    parts = []
-    for tick in ticks(*limits):
-        parts += vertical_lines(x(tick), bands, GRID, width=1)
-        parts.append(text(x(tick), bottom + 16, tick_label(tick), size=12, anchor="middle", fill=FAINT))
-    return parts
+    places = ticks(*limits)
+    lines = [line for tick in places for line in vertical_lines(x(tick), bands, GRID, width=1)]
+    return lines + [text(x(tick), bottom + 16, tick_label(tick), size=12, anchor="middle", fill=FAINT) for tick in places]
 
 
 def vertical_lines(x: float, bands: Sequence[Limits], color: str, *, width: float) -> list[str]:
@@ -111,11 +117,9 @@ def vertical_lines(x: float, bands: Sequence[Limits], color: str, *, width: floa
 
 def y_axis(y: Callable[[float], float], limits: Limits, *, left: float, right: float) -> list[str]:
     """Return horizontal grid lines, and their labels left of `left`."""
-    parts = []
-    for tick in ticks(*limits):
-        parts.append(line((left, y(tick)), (right, y(tick)), GRID, width=1))
-        parts.append(text(left - 5, y(tick) + 4, tick_label(tick), size=12, anchor="end", fill=FAINT))
-    return parts
+    places = ticks(*limits)
+    lines = [line((left, y(tick)), (right, y(tick)), GRID, width=1) for tick in places]
+    return lines + [text(left - 5, y(tick) + 4, tick_label(tick), size=12, anchor="end", fill=FAINT) for tick in places]
 
 
 def value_axis(places: Sequence[tuple[float, str]], *, ends: Limits, gap: float, name: tuple[float, float, str]) -> list[str]:
@@ -127,26 +131,26 @@ def value_axis(places: Sequence[tuple[float, str]], *, ends: Limits, gap: float,
         gap: Smallest distance of two labels.
         name: Position and text.
     """
-    parts, last = [], -math.inf
+    lines = [line((place, ends[0]), (place, ends[1]), GRID, width=1) for place, _ in places]
+    labels, last = [], -math.inf
     for place, label in places:
-        parts.append(line((place, ends[0]), (place, ends[1]), GRID, width=1))
         if place - last > gap:
-            parts.append(text(place, ends[1] + 16, label, size=12, anchor="middle", fill=FAINT))
+            labels.append(text(place, ends[1] + 16, label, size=12, anchor="middle", fill=FAINT))
             last = place
-    return [*parts, text(*name, size=12, anchor="middle", fill=FAINT)]
+    return [*lines, *labels, text(*name, size=12, anchor="middle", fill=FAINT)]
 
 
 def dot(x: float, y: float, color: str, *, radius: float = 3.8, opacity: float = 0.8, title: str = "") -> str:
     """Return a filled circle; `title` is its tooltip."""
     style = f'fill="{color}" fill-opacity="{opacity}" stroke="{PAPER}" stroke-width=".8"'
-    return _with_title(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}', title)
+    return _with_title(f'<circle cx="{_place(x)}" cy="{_place(y)}" r="{radius}" {style}', title)
 
 
 def ring(x: float, y: float, color: str, *, radius: float, title: str = "") -> str:
     """Return an open circle; `title` is its tooltip."""
     pointer = ' pointer-events="all"' if title else ""
     style = f'fill="none" stroke="{color}" stroke-width="1.5"{pointer}'
-    return _with_title(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {style}', title)
+    return _with_title(f'<circle cx="{_place(x)}" cy="{_place(y)}" r="{radius}" {style}', title)
 
 
 def _with_title(opening: str, title: str) -> str:
@@ -162,16 +166,17 @@ def arrow(tip: Point, color: str, direction: Point) -> str:
 
 def line(start: Point, end: Point, color: str, *, width: float, opacity: float = 1, dash: str = "") -> str:
     """Return a straight line."""
-    place = f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
+    (x1, y1), (x2, y2) = (map(_place, point) for point in (start, end))
+    style = f'stroke="{color}" stroke-width="{width}"' + (f' stroke-opacity="{opacity}"' if opacity != 1 else "")
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<line {place} stroke="{color}" stroke-width="{width}" stroke-opacity="{opacity}"{dashed}/>'
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" {style}{dashed}/>'
 
 
 def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1, fixed: bool = False) -> str:
     """Return a filled rectangle; `fixed` keeps its color in dark mode."""
-    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
-    kind = ' class="fixed"' if fixed else ""
-    return f'<rect {place} fill="{fill}" fill-opacity="{opacity}"{kind}/>'
+    place = f'x="{_place(x)}" y="{_place(y)}" width="{_place(max(width, 0))}" height="{_place(height)}"'
+    style = f'fill="{fill}"' + (f' fill-opacity="{opacity}"' if opacity != 1 else "") + (' class="fixed"' if fixed else "")
+    return f"<rect {place} {style}/>"
 
 
 def diamond(x: tuple[float, float, float], y: float, color: str, *, height: float) -> str:
@@ -196,7 +201,13 @@ def polyline(points: Sequence[Point], color: str, *, dash: str = "", width: floa
 
 
 def _coordinates(points: Sequence[Point]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return " ".join(f"{_place(x)},{_place(y)}" for x, y in points)
+
+
+def _place(coordinate: float) -> str:
+    """Format a coordinate with at most one decimal: finer than a screen shows."""
+    written = f"{coordinate:.1f}".removesuffix(".0")
+    return "0" if written == "-0" else written
 
 
 def text(
@@ -223,20 +234,79 @@ def text(
         halo: Add an outline in the color of the paper, which keeps it legible above lines.
         fixed: Keep the color in dark mode.
     """
-    style = f'font-size="{size:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"'
-    edge = f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if halo else ""
-    edge += ' class="fixed"' if fixed else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{edge}>{escape(escape_controls(label))}</text>'
+    style = f'font-size="{size:g}" fill="{fill}"'
+    style += f' text-anchor="{anchor}"' if anchor != "start" else ""
+    style += f' font-weight="{weight}"' if weight != "normal" else ""
+    style += f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if halo else ""
+    style += ' class="fixed"' if fixed else ""
+    return f'<text x="{_place(x)}" y="{_place(y)}" {style}>{escape(escape_controls(label))}</text>'
 
 
 def document(height: float, title: str, parts: Sequence[str]) -> str:
     """Return the complete SVG document; `title` is its label for screen readers."""
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
     opening += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
-    body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts])
+    if not any(part.startswith("</g") for part in parts):
+        parts = sorted(parts, key=lambda part: (part.startswith("<text"), part.startswith("<circle")))  # in groups of one style
+    body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *_grouped(parts)])
     return (
         f'{opening} aria-label="{escape(escape_controls(title))}" font-family="{FONT}">\n{_dark_mode(body)}\n{body}\n</svg>\n'
     )
+
+
+def _grouped(parts: Sequence[str]) -> list[str]:
+    """Write the style of neighboring elements that share it once, and lines as one path: most of a plot is repeated styles."""
+    grouped: list[str] = []
+    for style, neighbors in groupby((_split_style(part) for part in parts), key=lambda split: split[0]):
+        bare = [element for _, element in neighbors]
+        lines = [_LINE.fullmatch(element) for element in bare]
+        if all(lines):
+            grouped.append(f'<path d="{"".join(_line_path(*line.groups()) for line in lines if line)}"{style}/>')
+        elif len(bare) == 1:
+            grouped.append(_ELEMENT.sub(rf"<\1\2{style}\3", bare[0], count=1))
+        else:
+            grouped += [f"<g{style}>", *bare, "</g>"] if style else bare
+    return grouped
+
+
+def _split_style(part: str) -> tuple[str, str]:
+    """Return the style of an element, and the element without it; ("", part) of anything else than one element."""
+    match = _ELEMENT.match(part)
+    if match is None:
+        return "", part
+    attributes = _ATTRIBUTE.findall(match[2])
+    style = "".join(text for text, name in attributes if name not in _OWN)
+    return style, f"<{match[1]}{''.join(text for text, name in attributes if name in _OWN)}{part[match.start(3) :]}"
+
+
+def _line_path(x1: str, y1: str, x2: str, y2: str) -> str:
+    """Return a line as a part of a path."""
+    return f"M{x1} {y1}" + (f"V{y2}" if x1 == x2 else f"H{x2}" if y1 == y2 else f"L{x2} {y2}")
+
+
+def parse(drawing: str) -> Element:
+    """Parse a plot for a program that draws or tests it: each shape with its style, without groups and paths of lines."""
+    root = ElementTree.fromstring(drawing.encode("utf-8", errors="replace"))  # names may have characters that are not text
+    for parent in [*root.iter()]:
+        parent[:] = [shape for child in parent for shape in _shapes(child)]
+    return root
+
+
+def _shapes(element: Element) -> list[Element]:
+    """Return the shapes of a group that `_grouped` made or of a path; other elements are left alone."""
+    space, _, tag = element.tag.rpartition("}")
+    if tag == "g" and not {"clip-path", "transform"} & element.attrib.keys():
+        for child in element:
+            child.attrib |= element.attrib
+        return [*element]
+    if tag != "path":
+        return [element]
+    shapes = []
+    for x, y, kind, end in _PATH.findall(element.attrib.pop("d")):
+        x2, y2 = end.split() if kind == "L" else (end, y) if kind == "H" else (x, end)
+        place = {"x1": x, "y1": y, "x2": x2, "y2": y2}
+        shapes.append(Element(f"{space}}}line", place | element.attrib))
+    return shapes
 
 
 def _dark_mode(body: str) -> str:
