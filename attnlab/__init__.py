@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from attnlab.report.write import write_report
     from attnlab.study.plan import plan
     from attnlab.testing.dispatch import check
-    from attnlab.tracking.items import load_items
+    from attnlab.tracking.artifacts import load_items
     from attnlab.tracking.runs import load_curves, load_runs
     from attnlab.trained.model import TrainedModel, load_model
 
@@ -87,7 +87,7 @@ _LAZY = {
     "check": "attnlab.testing.dispatch",
     "load_runs": "attnlab.tracking.runs",
     "load_curves": "attnlab.tracking.runs",
-    "load_items": "attnlab.tracking.items",
+    "load_items": "attnlab.tracking.artifacts",
     "register_analysis": "attnlab.registry",
     "register_model": "attnlab.registry",
     "register_optimizer": "attnlab.registry",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from attnlab._util.printable import escape_controls
+from attnlab._util.text import escape_controls
 from attnlab.field_names import find_ours, stated_as
 
 LONGEST = 4_000  # characters of a line

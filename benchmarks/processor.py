@@ -5,7 +5,7 @@ import platform
 import re
 from pathlib import Path
 
-from attnlab._util.processors import processors
+from attnlab._util.machine import processors
 
 CPU_INFO = Path("/proc/cpuinfo")
 INSTRUCTION_SETS = {  # flag of Linux -> the name that readers know

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.stats.power import Spread, TableDesign, pooled_degrees_of_freedom, seeds_for_verdict
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import FARTHEST_LOOK, Looks

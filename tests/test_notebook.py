@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab._util.html import html_table
+from attnlab._util.text import html_table
 from tests.support.paths import ROOT
 
 NOTEBOOK = ROOT / "examples" / "tour.ipynb"

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from attnlab._util.printable import escape_controls
 from attnlab._util.redact import redact
+from attnlab._util.text import escape_controls
 
 
 class _LineHandler(logging.Handler):

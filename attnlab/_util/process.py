@@ -1,4 +1,10 @@
-"""Child processes forked from a server that has already imported torch."""
+"""Child processes forked from a server that has already imported torch, and the signals that end a process.
+
+``as_interrupts`` turns SIGTERM and SIGHUP into KeyboardInterrupt; signals that the process ignores from its start, as under
+nohup, stay ignored.
+"""
+
+from __future__ import annotations
 
 import multiprocessing
 import os
@@ -9,7 +15,7 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
@@ -22,6 +28,7 @@ PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a proce
 MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes, of the kernel
 SOCKET_NAME = 40  # bytes that multiprocessing and a run's ranks add to the folder
 _main_lock = threading.Lock()
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def start_fork_server(preload: str) -> None:
@@ -159,3 +166,45 @@ def _blocked_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def delayed_interrupts() -> Iterator[None]:
+    """Delay SIGINT, SIGTERM and SIGHUP until the end of the block, then raise ``KeyboardInterrupt``.
+
+    Uses handlers, not masks: another thread would receive a signal that the main thread masks.
+    """
+    received: list[str] = []
+    with _handled(ENDING, lambda number, frame: received.append(signal.Signals(number).name)):
+        yield
+    if received:
+        raise KeyboardInterrupt(received[0])
+
+
+@contextmanager
+def as_interrupts() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise ``KeyboardInterrupt`` in the block; no effect outside the main thread."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    with _handled((signal.SIGTERM, signal.SIGHUP), interrupt):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Install ``handler`` for the signals that the process does not ignore; restore the handlers afterwards.
+
+    Python allows handlers in the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, old_handler in previous.items():
+            signal.signal(number, old_handler)

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from attnlab._util.files import real_path
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text
 from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig

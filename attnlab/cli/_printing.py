@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from attnlab._util.files import real_path
-from attnlab._util.text_table import GAP, format_table
+from attnlab._util.text import GAP, format_table
 
 GREEN, RED, YELLOW, BLUE = "32", "31", "33", "34"
 STYLES = {  # heading -> first word of a cell -> style

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from attnlab._util.signals import delayed_interrupts
+from attnlab._util.process import delayed_interrupts
 
 if TYPE_CHECKING:
     from rich.live import Live

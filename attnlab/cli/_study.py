@@ -170,12 +170,10 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.result import judge
-    from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive
+    from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.looks import further_look_notes
     from attnlab.study.record import code_change_notes
-    from attnlab.study.run import run
-    from attnlab.study.seed_notes import seed_notes
-    from attnlab.study.start_check import check_own_variants
+    from attnlab.study.run import check_own_variants, run
 
     plan.require_runs()
     if adaptive is not None or plan.study.max_seeds is not None:

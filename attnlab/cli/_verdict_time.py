@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.cli._printing import format_duration, print_table, print_text
 from attnlab.errors import UserError
 from attnlab.stats.predict import MAX_SEEDS, POWER

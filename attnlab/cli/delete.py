@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import relative
 from attnlab.errors import UserError

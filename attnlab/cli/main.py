@@ -24,10 +24,10 @@ from typing import TextIO, cast
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
-from attnlab._util.memory import describe_address_limit
+from attnlab._util.machine import describe_address_limit
 from attnlab._util.plugins import Plugins
-from attnlab._util.printable import EscapingStream
 from attnlab._util.redact import redact
+from attnlab._util.text import EscapingStream
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
 from attnlab.cli._completion import SHELLS, PrintCompletion

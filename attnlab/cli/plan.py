@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.cli._arguments import Parser, number
 from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text
 from attnlab.cli._progress import DelayedProgress
@@ -39,9 +39,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
+    from attnlab.study.adaptive import seed_notes
     from attnlab.study.looks import further_look_notes
     from attnlab.study.record import code_change_notes
-    from attnlab.study.seed_notes import seed_notes
     from attnlab.tracking.client import snapshot
 
     with snapshot():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from attnlab._util.printable import escape_controls
+from attnlab._util.text import escape_controls
 from attnlab.config.types import WITH
 from attnlab.config.yaml import kind
 from attnlab.errors import UserError, nearest

@@ -17,14 +17,15 @@ from itertools import product
 from pathlib import Path
 
 from attnlab._util.code_digest import code_digest, code_files
-from attnlab._util.configuration_files import base_files, configuration_file
 from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab._util.imported_files import (
     OUTPUT,
     Roots,
+    base_files,
     code_tree,
     computed_imports,
     computed_names,
+    configuration_file,
     editable_roots,
     hydra_places,
     imported_files,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.config.axes import LAYERS, Label, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test

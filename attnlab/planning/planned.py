@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.html import html_table
-from attnlab._util.plural import count
+from attnlab._util.text import count, html_table
 from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import SkippedCell, cell_name
 from attnlab.config.study import StudyConfig

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from attnlab._util.metrics import is_share
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.config.axes import Label
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig

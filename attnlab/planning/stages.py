@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.stages import stage_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.colors import on_dark
-from attnlab._util.printable import escape_controls
+from attnlab._util.text import escape_controls
 from attnlab.report.section import Name, Strong
 from attnlab.report.table import escape_tags, to_markdown
 

@@ -12,9 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, cast
 
-from attnlab._util.html import html_table
 from attnlab._util.run_state import RunState
-from attnlab._util.text_table import format_table
+from attnlab._util.text import format_table, html_table
 from attnlab.errors import UserError
 from attnlab.report.conclusion import conclusions, verdicts_frame
 from attnlab.report.methods import compare_info, load_judged

@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from attnlab._util.metrics import format_metric
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.config.comparability import is_program_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.paired import LEVEL, Difference, Interval

@@ -63,9 +63,8 @@ def write_report(
 
 def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
     """Write the report of one study, and return its page, or one for each of its tasks."""
-    from attnlab.tracking.artifacts import load_attention_maps, log_report
+    from attnlab.tracking.artifacts import load_attention_maps, load_items, log_report
     from attnlab.tracking.client import snapshot
-    from attnlab.tracking.items import load_items
     from attnlab.tracking.runs import load_curves
 
     with snapshot():

@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, ClassVar
 
-from attnlab._util.plural import count
 from attnlab._util.run_state import RunState
+from attnlab._util.text import count
 from attnlab.stats import paired
 from attnlab.stats.cell_summary import CellSummary
 from attnlab.stats.estimators import Ends, Estimator, Runs, Scores, Words

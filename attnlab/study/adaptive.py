@@ -8,12 +8,14 @@ same verdicts.
 
 The looks are announced before the first one. A study that was judged before has no first one to come: its looks are then
 further ones, as when seeds are added by hand.
+
+``seed_notes`` tells, before anything is trained, when a study has too few seeds for any verdict of an exact test.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +25,13 @@ from attnlab.config.study import check_added_seeds
 from attnlab.config.types import MAX_ADDED_SEEDS
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, lose_alike, summarize_cells
+from attnlab.stats.exact_estimators import FARTHEST
 from attnlab.stats.futility import FUTILITY, Futility, find_futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import is_constant
 from attnlab.stats.records import comparison_name
 from attnlab.stats.search import exclude_trials
+from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -35,9 +39,10 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.study.result import StudyResult
 
+logger = logging.getLogger(__name__)
+
 MAX_SEEDS = MAX_ADDED_SEEDS
 MIN_EQUAL = 3  # equal scores of as many seeds are no chance: a program that ignores its seed gets no more of them
-logger = logging.getLogger(__name__)
 
 
 def run_until_conclusive(
@@ -170,3 +175,85 @@ def require_seeds_can_be_added(plan: Plan, *, max_seeds: int, futility: float = 
     if not 0 <= futility < 1:
         raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
     check_added_seeds(plan.study, max_seeds, place="--until-conclusive")
+
+
+def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
+    """Return notes when no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
+
+    An exact test has a smallest p-value. The t-test of a mean has none, so there are no notes on it.
+
+    Args:
+        plan: The plan.
+        max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
+    """
+    comparisons, max_seeds = count_comparisons(plan), max_seeds or plan.study.max_seeds
+    if not plan.estimator.is_exact or not comparisons:
+        return []
+    return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]
+
+
+def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
+    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once.
+
+    Args:
+        plan: The plan.
+        controls: Count the comparisons of controls, too, which are not tested for equivalence.
+    """
+    pairs, control = set(), plan.study.control
+    for cell in [*plan.cells, *plan.unselected]:
+        if not controls and control is not None and control.items() <= cell.axes.items():
+            continue
+        for number in range(len(plan.study.baselines)):
+            baseline = plan.baseline_of(cell, number)
+            if baseline is not None and baseline is not cell and cell.refusal is None and baseline.refusal is None:
+                pairs.add(frozenset((cell.name, baseline.name)))
+    return len(pairs)
+
+
+def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> list[str]:
+    name, seeds = plan.estimand.name, len(plan.seeds)
+    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
+    if max_seeds is not None:
+        looks = Looks(max(2, seeds), max(2, seeds, max_seeds))
+        if _can_conclude(plan, comparisons, looks):
+            return []
+        needed = _smallest_limit(plan, comparisons, looks)
+        ending = "" if needed is None else f"; the smallest --max-seeds that can is {needed}"
+        return [f"{name}: no scores of up to {max_seeds} seeds can be better or worse{table}, after the looks{ending}"]
+    needed = plan.estimator.fewest_seeds(comparisons=comparisons)
+    if needed is None or seeds >= needed:
+        return []
+    p = f"the smallest p-value of {seeds} seeds is {plan.estimator.smallest_p(seeds):.2g}" if seeds > 1 else "it has one seed"
+    number = f"at least {needed} seeds in its first table can{_adaptive(plan, comparisons)}"
+    return [f"{name}: no scores of this study can be better or worse{table}: {p}; {number}"]
+
+
+def _adaptive(plan: Plan, comparisons: int) -> str:
+    """Return the smallest limit of ``--until-conclusive`` that can be conclusive if that is above its default."""
+    first = max(2, len(plan.seeds))
+    looks = Looks(first, max(first, MAX_SEEDS))
+    needed = None if _can_conclude(plan, comparisons, looks) else _smallest_limit(plan, comparisons, looks)
+    return "" if needed is None else f", and with --until-conclusive at least --max-seeds {needed}"
+
+
+def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
+    """Return the smallest limit of announced looks, above the present one, that can end in a verdict."""
+    limits = range(looks.last + 1, 4 * looks.last + 1)
+    return next((n for n in limits if _can_conclude(plan, comparisons, Looks(looks.first, n), numbers=[n])), None)
+
+
+def _can_conclude(plan: Plan, comparisons: int, looks: Looks, *, numbers: Iterable[int] = ()) -> bool:
+    numbers = numbers or range(2, looks.last + 1)
+    return plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=numbers) is not None
+
+
+def _equivalent(plan: Plan, max_seeds: int | None) -> list[str]:
+    margin, most = plan.study.margin, max(len(plan.seeds), max_seeds or 0)
+    comparisons = count_comparisons(plan, controls=False)
+    if not isinstance(margin, float) or not comparisons:
+        return []
+    needed = plan.estimator.fewest_equivalent(margin, comparisons=comparisons)
+    if needed is not None and most >= needed:
+        return []
+    number = f"at least {needed} seeds" if needed is not None else f"more than {FARTHEST} seeds"
+    return [f"{plan.estimand.name}: no scores of {most} seeds can be equivalent within ±{margin:g}: {number} can"]

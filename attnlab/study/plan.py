@@ -63,6 +63,6 @@ def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
 
 
 def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> Sequence[Sequence[StepTime]] | None:
-    from attnlab.study.execution.calibration import measure_steps
+    from attnlab.study.execution.measurements import measure_steps
 
     return measure_steps(configs, paths)

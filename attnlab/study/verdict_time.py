@@ -19,13 +19,12 @@ from attnlab.stats.power import Spread, TableDesign, largest_spread, pooled_spre
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from attnlab.stats.verdict import Reason
-from attnlab.study.adaptive import table, with_seeds
+from attnlab.study.adaptive import count_comparisons, table, with_seeds
 from attnlab.study.execution.concurrency import choose, known_step_seconds, requested_workers
 from attnlab.study.execution.rows import row_of_record
 from attnlab.study.looks import look_history
 from attnlab.study.record import finished_records, recorded_seeds, recorded_threads
 from attnlab.study.result import StudyResult
-from attnlab.study.seed_notes import count_comparisons
 from attnlab.tracking.client import runs_folder
 
 if TYPE_CHECKING:

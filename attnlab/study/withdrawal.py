@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab._util.files import real_path
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock, real_path
 from attnlab.errors import UserError
 from attnlab.study.execution.resume import outdated_records
 from attnlab.study.execution.rows import run_folder

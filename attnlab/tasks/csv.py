@@ -30,7 +30,7 @@ from unicodedata import normalize
 import numpy as np
 
 from attnlab._util.packages import version_of
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode, same_split_notes

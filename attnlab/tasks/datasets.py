@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util import files
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock
 from attnlab.errors import UserError, nearest
 from attnlab.tasks.archives import SOURCES, Source
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from attnlab._util.html import html_table
 from attnlab._util.raise_site import describe_error
+from attnlab._util.text import html_table
 from attnlab.components import PLACES, Component
 from attnlab.components.functions import FunctionComponent
 from attnlab.config.validation import check_option

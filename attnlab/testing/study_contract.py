@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnlab._util.known_code import state_folder
+from attnlab._util.code_digest import state_folder
 from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError

@@ -1,4 +1,4 @@
-"""Results that accompany a study's runs in MLflow: reference scores, attention maps and the report.
+"""Results that accompany a study's runs in MLflow: reference scores, attention maps, scores of items and the report.
 
 - The inputs of a run are params, data sets, and the configuration as files.
 - The weights of the runs that others start from are artifacts, so that machines without a common folder of runs share them.
@@ -15,19 +15,25 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.arrays import read_arrays
-from attnlab._util.files import describe_error
+from attnlab._util.files import describe_error, require_no_pipe
+from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
-from attnlab.tracking.client import REPORT_PHASE, connect, log_batch, runs_folder, search_runs
+from attnlab.tracking.client import REPORT_PHASE, connect, is_local, log_batch, runs_folder, search_runs
+from attnlab.tracking.relocation import require_inside, require_of_run
+from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
 if TYPE_CHECKING:
+    import numpy
+    import pandas
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput
     from mlflow.entities import Run as Record
@@ -42,7 +48,8 @@ DIGEST_LIMIT = 36  # characters of a data set's digest in MLflow
 REFERENCE_SCORE_PREFIX = "attnlab.reference_score."  # of experiment tags
 MAPS_FILE = "attention.npz"
 MAPS_TAG = "attnlab.maps"  # "" if the run has maps, else the reason why it has none
-ITEMS_TAG = "attnlab.items"  # "yes" if the run has the scores of its test's items (``attnlab.tracking.items``)
+ITEMS_TAG = "attnlab.items"  # "yes" if the run has the scores of its test's items (``attnlab.tracking.artifacts``)
+MAX_BYTES = 1 << 30  # that a file may unpack to: a compressed file of zeros is a thousandth of its content
 
 
 @dataclass(frozen=True)
@@ -272,3 +279,116 @@ def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
         origin.write_text(run_id, encoding="utf-8")
     except Exception as error:  # of MLflow, of its artifact store, or of the disk
         raise UserError(f"the weights of {record.info.run_name} cannot be fetched: {describe_error(error)}") from error
+
+
+def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
+    """Return the score of each item of ``test`` of each completed run of a study.
+
+    An item is a document, or a segment of a text (of long texts up to 1,024 runs of consecutive segments). Two runs that are
+    tested in the same way have the same items in the same order, so they can be compared item by item.
+
+    Args:
+        study: the study's name.
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
+
+    Returns:
+        A data frame with one row for each run and item: ``run_id``, ``name``, ``cell``, ``seed``, ``item`` (from 0),
+        ``metric``, ``score`` (the mean over the item) and ``count`` (the number of bytes, tokens or documents that it is a
+        mean of).
+
+    Raises:
+        UserError: the study does not exist, or an artifact cannot be read.
+    """
+    import pandas
+
+    folder = runs_folder(root)
+    client = connect(folder)
+    experiment = find_experiment(client, study)
+    frames = []
+    for record in search_runs(client, experiment.experiment_id):
+        tags = record.data.tags
+        if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
+            continue
+        path, name = _local_path(record, folder), str(record.info.run_name)
+        if path is not None:
+            arrays = read_items(path, name)
+        else:
+            with tempfile.TemporaryDirectory() as copy:
+                arrays = read_items(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
+        of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
+        frames.append(pandas.DataFrame({**of_run, "seed": int(tags["attnlab.seed"]), **arrays}))
+    columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
+    if not frames:
+        return pandas.DataFrame(columns=columns)
+    items = pandas.concat(frames, ignore_index=True)
+    return items.reindex(columns=columns)
+
+
+def _local_path(record: Record, root: Path) -> Path | None:
+    """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
+    location, run_id = str(record.info.artifact_uri), record.info.run_id
+    folder = require_inside(location, root) if is_local(root) else require_of_run(location, run_id)
+    return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
+
+
+def read_items(source: Path | bytes, name: str, where: str = ITEMS_FILE) -> dict[str, object]:
+    """Return the scores of the items of one run by column.
+
+    Args:
+        source: the artifact, or its content.
+        name, where: of the run and its file, for the message.
+
+    Raises:
+        UserError: the artifact is damaged, or was not written by attnlab.
+    """
+    import numpy
+
+    try:
+        arrays = read_arrays(source, {"score": ("f", 1), "count": ("iuf", 1), "metric": ("U", 0)})
+        if len(arrays["score"]) != len(arrays["count"]):
+            raise ValueError(f"expected a count for each of {len(arrays['score'])} scores, got {len(arrays['count'])}")
+        if not ((arrays["count"] > 0) & (arrays["count"] < 2**31)).all():
+            raise ValueError(f"expected counts from 1 to 2^31, got {arrays['count'].min()} to {arrays['count'].max()}")
+        metric, score = str(arrays["metric"]), arrays["score"].astype(float)
+    except ValueError as error:
+        raise UserError(f"cannot read the items of {name}: {error}", where) from error
+    return {"item": numpy.arange(len(score)), "metric": metric, "score": score, "count": arrays["count"]}
+
+
+def read_arrays(
+    source: Path | bytes, kinds: Mapping[str, tuple[str, int]], *, optional: Collection[str] = ()
+) -> dict[str, numpy.ndarray]:
+    """Return arrays of an ``.npz`` file by name, after checking them; loading the file runs no code from it.
+
+    Args:
+        source: the file, or its content.
+        kinds: name -> the data types that the array may have (``dtype.kind``), and its number of axes.
+        optional: names of arrays that may be missing.
+
+    Raises:
+        ValueError: the file is damaged, would unpack to more than `MAX_BYTES`, lacks an array, or has another one.
+        UserError: the file is a named pipe.
+    """
+    import numpy
+
+    if isinstance(source, Path):
+        require_no_pipe(source)
+    try:
+        with zipfile.ZipFile(_opened(source)) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+        if unpacked > MAX_BYTES:
+            raise ValueError(f"expected at most {MAX_BYTES / 1e6:,.0f} MB, got a file that unpacks to {unpacked / 1e6:,.0f} MB")
+        with numpy.load(_opened(source), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in kinds if name in file or name not in optional}
+    except Exception as error:  # any exception: the file may be damaged or hostile
+        raise ValueError(describe_error(error)) from error
+    for name, array in arrays.items():
+        types, axes = kinds[name]
+        if array.dtype.kind not in types or array.ndim != axes:
+            expected = f"expected {name!r} of type {' or '.join(types)} with {axes} axes"
+            raise ValueError(f"{expected}, got type {array.dtype} and shape {array.shape}")
+    return arrays
+
+
+def _opened(source: Path | bytes) -> Path | BytesIO:
+    return source if isinstance(source, Path) else BytesIO(source)

@@ -21,8 +21,7 @@ from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage_url
-from attnlab._util.files import causes, describe_disk_error, real_path, require_no_pipes
-from attnlab._util.lock import file_lock
+from attnlab._util.files import causes, describe_disk_error, file_lock, real_path, require_no_pipes
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG

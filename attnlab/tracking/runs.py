@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
-from attnlab._util.printable import escape_controls, escape_surrogates
+from attnlab._util.text import escape_controls, escape_surrogates
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read

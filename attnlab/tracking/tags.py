@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 import sys
 from dataclasses import asdict
 from functools import cache
@@ -18,10 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attnlab._util import git
 from attnlab._util.colors import color_of
-from attnlab._util.files import replacing
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock, replacing
 from attnlab._util.packages import version_of
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
@@ -52,6 +51,10 @@ COMMON_PARAMS = {
 }
 NOTE_LIMIT = 7_900  # characters; MLflow rejects a run's tag longer than 8,000
 STUDY_NOTE_LIMIT = 4_900  # characters; MLflow rejects an experiment's tag longer than 5,000
+GIT_TIMEOUT = 20  # seconds
+GIT_OPTIONS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+GIT_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+GIT_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 
 
 def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
@@ -232,8 +235,8 @@ def versions() -> str:
 @cache
 def git_tags(folder: str) -> dict[str, str]:
     """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty outside of a checkout."""
-    commit = git.head(folder)
-    dirty = "+dirty" if commit and git.is_dirty(folder) else ""
+    commit = git_commit(folder)
+    dirty = "+dirty" if commit and git_is_dirty(folder) else ""
     return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
 
 
@@ -344,3 +347,28 @@ def study_text(plan: Plan) -> str:
         return redact(text)
     fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
     return redact(to_yaml(fields))
+
+
+def git_commit(folder: str) -> str:
+    """Return the commit of the checkout at ``folder``; "" if it is not one, or git is not here."""
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def git_is_dirty(folder: str) -> bool:
+    """Return whether tracked files differ from the commit. Filters that the repository itself defines are not applied."""
+    filters = _git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", GIT_FILTERS).splitlines()
+    off = [word for name in filters for word in ("-c", f"{name}=", "-c", f"{name.rpartition('.')[0]}.required=false")]
+    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty", options=off))
+
+
+def _git(folder: str, *arguments: str, options: list[str] | None = None) -> str:
+    """Return what a command prints; "" if it fails."""
+    words = ["git", *GIT_OPTIONS, *(options or []), "-C", folder, *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "GIT_EXTERNAL_DIFF"} | GIT_ENVIRONMENT
+    try:
+        done = subprocess.run(
+            words, capture_output=True, check=False, timeout=GIT_TIMEOUT, env=environment, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):  # no git on this machine
+        return ""
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 from uuid import uuid4
 
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock
 from attnlab._util.metrics import ITEMS_FILE
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import ITEMS_TAG
+from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
@@ -31,7 +31,6 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.history import Entry, append_history, key_of_record, read_history
-from attnlab.tracking.items import read_items
 from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import is_point, misfit_of_run, misfit_of_study

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util import supervise
 from attnlab._util.cost_metrics import PROGRAM_COSTS, Place, shown_in
 from attnlab._util.packages import require
+from attnlab._util.process import as_interrupts
 from attnlab._util.redact import without_login
-from attnlab._util.signals import as_interrupts
 from attnlab.errors import UserError
 from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
 from attnlab.tracking.runs import find_experiment

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlab._util.files import describe_error
-from attnlab._util.memory import available_memory
+from attnlab._util.machine import available_memory
 from attnlab._util.packages import require
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig

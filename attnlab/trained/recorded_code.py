@@ -17,8 +17,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from attnlab._util import known_code
-from attnlab._util.code_digest import module_digest
+from attnlab._util.code_digest import find_file, is_known, module_digest
 from attnlab._util.files import sha256
 from attnlab._util.user_code import is_loaded, load_file, require_unchanged
 from attnlab.components import Component
@@ -79,7 +78,7 @@ def _relocated(config: RunConfig) -> RunConfig:
     """Return the configuration with other places for files that are gone, from which the user has run the same code."""
     moved: dict[str, str] = {}
     for path, digest in config.sources.items():
-        if not Path(path).exists() and (place := known_code.find_file(digest, Path(path).name)) is not None:
+        if not Path(path).exists() and (place := find_file(digest, Path(path).name)) is not None:
             moved[path] = str(place)
     if not moved:
         return config
@@ -130,7 +129,7 @@ def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False)
             hint = "; if you moved it, rerun the study where it is now, which trains nothing again"
             raise UserError(f"the model needs the file {name}: it does not exist{hint}", where)
         digest = require_unchanged(path, expected)
-        _require_known(name, trust or is_loaded(path) or known_code.is_known(digest), where=where)
+        _require_known(name, trust or is_loaded(path) or is_known(digest), where=where)
     for name in sources:
         load_file(Path(name))
 
@@ -145,7 +144,7 @@ def _require_module(module: str, expected: str | None, *, where: str, trust: boo
     digest = module_digest(module, file)
     if expected is not None and expected not in (digest, sha256(file)):
         raise UserError(f"the module {module} ({file}) has changed since the model was trained", where)
-    _require_known(f"{module} ({file})", trust or (expected is not None and known_code.is_known(digest)), where=where)
+    _require_known(f"{module} ({file})", trust or (expected is not None and is_known(digest)), where=where)
 
 
 def _require_known(name: str, known: bool, *, where: str) -> None:

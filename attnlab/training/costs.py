@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from attnlab._util.memory import peak_memory
+from attnlab._util.machine import peak_memory
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.models.build import build

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import nn
 
-from attnlab._util.memory import reset_peak_memory, reuse_freed_memory
+from attnlab._util.machine import reset_peak_memory, reuse_freed_memory
 from attnlab.config.run import AUTO_MACHINE, MachineConfig, RunConfig
 from attnlab.errors import UserError
 from attnlab.nn.processor import DTYPES

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.config.run import InitConfig
 from attnlab.errors import UserError
 from attnlab.training import weights

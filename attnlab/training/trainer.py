@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab._util.memory import KeptMemory
+from attnlab._util.machine import KeptMemory
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build

@@ -17,7 +17,7 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.processors import processors
+from attnlab._util.machine import processors
 from attnlab.tasks import Task
 from benchmarks import processor
 from benchmarks.results_file import ResultsFile

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from benchmarks.speed.case import OURS
 from benchmarks.speed.ratios import groups, on, spread, times_as_fast
 from benchmarks.speed.tables import markdown

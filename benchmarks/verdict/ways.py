@@ -18,7 +18,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 import attnlab
-from attnlab._util.processors import processors
+from attnlab._util.machine import processors
 from benchmarks.processor import AVX2_ONLY
 from benchmarks.speed.case import OURS
 from benchmarks.speed.environment import ROOT

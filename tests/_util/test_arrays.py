@@ -8,9 +8,8 @@ from typing import Any
 import numpy
 import pytest
 
-from attnlab._util import arrays
-from attnlab._util.arrays import read_arrays
-from attnlab.tracking.artifacts import _read_map
+from attnlab.tracking import artifacts
+from attnlab.tracking.artifacts import _read_map, read_arrays
 
 KINDS = {"score": ("f", 1), "metric": ("U", 0)}
 FLOATS = "'descr': '<f8', 'fortran_order': False"
@@ -55,7 +54,7 @@ def test_a_damaged_or_hostile_file_is_one_line(content: bytes, tmp_path: Path) -
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(artifacts, "MAX_BYTES", 10_000)
     (tmp_path / "a.npz").write_bytes(npz(score=numpy.zeros(10_000), metric=numpy.array("loss")))
     with pytest.raises(ValueError, match="unpacks to"):
         read_arrays(tmp_path / "a.npz", KINDS)

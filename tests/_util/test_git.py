@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab._util import git
+from attnlab.tracking import tags
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_programs_of_the_repository_are_not_run(repository: Path) -> None:
     os.utime(repository / "a.txt", (1, 1))  # git has to read the file, through its filter
-    assert len(git.head(str(repository))) == 40 and not git.is_dirty(str(repository))
+    assert len(tags.git_commit(str(repository))) == 40 and not tags.git_is_dirty(str(repository))
     (repository / "a.txt").write_text("b\n")
-    assert git.is_dirty(str(repository))
+    assert tags.git_is_dirty(str(repository))
     assert not (repository.parent / "it_was_run").exists()
     subprocess.run(["git", "-C", str(repository), "status"], capture_output=True, check=False)
     assert (repository.parent / "it_was_run").exists(), "the test's own programs do run"
 
 
 def test_a_folder_without_a_repository_has_no_commit(tmp_path: Path) -> None:
-    assert git.head(str(tmp_path)) == ""
-    assert git.head(str(tmp_path / "nowhere")) == ""
+    assert tags.git_commit(str(tmp_path)) == ""
+    assert tags.git_commit(str(tmp_path / "nowhere")) == ""

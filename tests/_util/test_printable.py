@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnlab._util.log import log_to
-from attnlab._util.printable import EscapingStream, escape_controls
+from attnlab._util.text import EscapingStream, escape_controls
 from attnlab.cli import main
 from attnlab.config.axes import labels
 from attnlab.planning.cell import Cell

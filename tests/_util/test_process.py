@@ -14,7 +14,7 @@ import pytest
 from attnlab._util import process
 from attnlab.errors import UserError
 
-PRELOAD = "attnlab._util.memory"
+PRELOAD = "attnlab._util.machine"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -103,7 +103,7 @@ from attnlab.errors import UserError
 
 def main():
     try:
-        start_fork_server("attnlab._util.memory")
+        start_fork_server("attnlab._util.machine")
     except UserError as error:
         sys.exit(0 if "daemon=False" in str(error) else 3)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab._util.text_table import format_table
+from attnlab._util.text import format_table
 from attnlab.cli import main, run
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli._printing import format_duration, print_table

@@ -21,7 +21,7 @@ from attnlab.cli.plan import print_plan
 from attnlab.planning import memory_fit
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.result import compare_result
-from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import Bar, Bars, ProgressDisplay, fitting, shorten
 from attnlab.study.execution.rows import Row
 from attnlab.study.result import StudyResult

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab._util.files import sha256
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock, sha256
 from attnlab._util.process import MAX_SOCKET_PATH, require_short_temporary_folder
 from attnlab._util.user_code import load_file
 from attnlab.cli.main import main

@@ -19,7 +19,7 @@ DISPLAY = """\
 import sys
 from attnlab._util.run_state import RunState
 from attnlab.cli._progress import DelayedProgress, ProgressLine
-from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 
 display = ProgressDisplay()

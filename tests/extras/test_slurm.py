@@ -14,8 +14,8 @@ from submitit import LocalJob
 from submitit.helpers import DelayedSubmission
 
 from attnlab import plan
+from attnlab._util.process import as_interrupts
 from attnlab._util.run_state import RunState
-from attnlab._util.signals import as_interrupts
 from attnlab.cli import main as cli
 from attnlab.errors import UserError
 from attnlab.extras.slurm.jobs import Job, StudyRequest

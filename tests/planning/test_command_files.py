@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnlab._util.configuration_files import base_files
+from attnlab._util.imported_files import base_files
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
 from attnlab.planning.command_files import command_files, counted_files, unfollowed_imports

@@ -26,7 +26,7 @@ from attnlab.stats.estimators import Estimator, Words
 from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
-from attnlab.study.seed_notes import seed_notes
+from attnlab.study.adaptive import seed_notes
 from attnlab.tracking.tags import question
 from tests.planning.test_estimand import study as planned_study
 from tests.report.test_summary import ONE, study

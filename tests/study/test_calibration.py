@@ -9,16 +9,16 @@ import pytest
 
 import attnlab
 from attnlab.planning.machine import BACKEND, MATMUL, MAX_BF16_DIFFERENCE, MEMORY, PRECISION, StepTime, choose_levers
-from attnlab.study.execution import calibration
-from attnlab.study.execution.calibration import FILE, FORGET, measure_steps
+from attnlab.study.execution import measurements
+from attnlab.study.execution.measurements import FORGET, SETTINGS_FILE, measure_steps
 from tests.support.small_runs import tiny
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for limit in ("MAX_SECONDS", "LONGEST"):
-        monkeypatch.setattr(calibration, limit, 0.05)
-    monkeypatch.setattr(calibration, "TURN_SECONDS", 0.01)
+        monkeypatch.setattr(measurements, limit, 0.05)
+    monkeypatch.setattr(measurements, "TURN_SECONDS", 0.01)
     monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "state"))
     monkeypatch.delenv(FORGET, raising=False)
 
@@ -31,7 +31,7 @@ def test_steps_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pyte
         assert [step.changed for step in steps] == [(), (MATMUL,), (MEMORY,), (MATMUL, MEMORY)]
         assert all(0 < step.seconds < 60 for step in steps)
         assert steps[0].difference == steps[2].difference == 0.0, "the same kernels give the same bits"
-    monkeypatch.setattr(calibration, "_measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(measurements, "_measure", lambda *_: pytest.fail("measured again"))
     assert measure_steps(configs, [MATMUL, MEMORY]) == measured
     for other, paths in ((configs[:1], [MATMUL, MEMORY]), (configs, [MEMORY])):
         with pytest.raises(pytest.fail.Exception, match="measured again"):
@@ -71,16 +71,16 @@ def test_steps_are_measured_until_the_choice_is_clear(
     speedups: list[float], longest: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, taken = iter(range(1_000)), iter(speedups * 100)
-    monkeypatch.setattr(calibration, "perf_counter", lambda: float(next(clock)))  # a round takes a second
-    monkeypatch.setattr(calibration, "MAX_SECONDS", 60)
-    monkeypatch.setattr(calibration, "LONGEST", longest)
-    monkeypatch.setattr(calibration, "forked", lambda *_, **__: nullcontext([None]))
+    monkeypatch.setattr(measurements, "perf_counter", lambda: float(next(clock)))  # a round takes a second
+    monkeypatch.setattr(measurements, "MAX_SECONDS", 60)
+    monkeypatch.setattr(measurements, "LONGEST", longest)
+    monkeypatch.setattr(measurements, "forked", lambda *_, **__: nullcontext([None]))
 
     def take(turns: Any, message: str | None = None) -> list[list[float]]:
         return [[0.0, 1e-7]] if message is None else [[1.0, 1 / next(taken)]]
 
-    monkeypatch.setattr(calibration, "_take_turns", take)
-    measured = calibration._measure([tiny()], [MATMUL])
+    monkeypatch.setattr(measurements, "_take_turns", take)
+    measured = measurements._measure([tiny()], [MATMUL])
     assert measured is not None and {len(step.rounds) for step in measured[0]} == {rounds}
     setting = choose_levers([MATMUL], {"dense": measured[0]})[MATMUL]
     assert setting.value == ("medium" if speedups[-1] > 1.2 else "highest")
@@ -94,11 +94,11 @@ def test_load_that_comes_and_goes_slows_no_setting_more_than_another(monkeypatch
         return [[0.0, 1e-7]] if message is None else [[now, now / 1.2]]
 
     for limit in ("MAX_SECONDS", "LONGEST"):
-        monkeypatch.setattr(calibration, limit, 60.0)
-    monkeypatch.setattr(calibration, "forked", lambda *_, **__: nullcontext([None]))
-    monkeypatch.setattr(calibration, "_take_turns", take)
-    measured = calibration._measure([tiny()], [MATMUL])
-    assert measured is not None and len(measured[0][0].rounds) == calibration.MIN_ROUNDS
+        monkeypatch.setattr(measurements, limit, 60.0)
+    monkeypatch.setattr(measurements, "forked", lambda *_, **__: nullcontext([None]))
+    monkeypatch.setattr(measurements, "_take_turns", take)
+    measured = measurements._measure([tiny()], [MATMUL])
+    assert measured is not None and len(measured[0][0].rounds) == measurements.MIN_ROUNDS
     assert measured[0][0].seconds / measured[0][1].seconds == pytest.approx(1.2)
 
 
@@ -117,9 +117,9 @@ def test_load_that_comes_and_goes_slows_no_setting_more_than_another(monkeypatch
 )
 def test_a_damaged_file_is_measured_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = [[StepTime((), 1.0, 0.0), StepTime((MATMUL,), 0.5, 0.0)]]
-    monkeypatch.setattr(calibration, "_measure", lambda *_: again)
+    monkeypatch.setattr(measurements, "_measure", lambda *_: again)
     measure_steps([tiny()], [MATMUL])
-    file = tmp_path / "state" / FILE
+    file = tmp_path / "state" / SETTINGS_FILE
     (key,) = json.loads(file.read_text())
     file.write_text(damage.replace("KEY", key))
     assert measure_steps([tiny()], [MATMUL]) == again
@@ -128,7 +128,9 @@ def test_a_damaged_file_is_measured_again(damage: str, tmp_path: Path, monkeypat
 
 def test_a_variable_replaces_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.5, 0.4])
-    monkeypatch.setattr(calibration, "_measure", lambda *_: [[StepTime((), 1.0, 0.0), StepTime((MATMUL,), next(seconds), 0.0)]])
+    monkeypatch.setattr(
+        measurements, "_measure", lambda *_: [[StepTime((), 1.0, 0.0), StepTime((MATMUL,), next(seconds), 0.0)]]
+    )
     first = measure_steps([tiny()], [MATMUL])
     assert measure_steps([tiny()], [MATMUL]) == first
     monkeypatch.setenv(FORGET, "1")
@@ -139,7 +141,7 @@ def test_a_variable_replaces_what_is_remembered(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_step_that_fails_is_not_measured(tmp_path: Path) -> None:
     assert measure_steps([tiny(), tiny(variant="no_such_variant")], [MATMUL]) is None
-    assert not (tmp_path / "state" / FILE).exists()
+    assert not (tmp_path / "state" / SETTINGS_FILE).exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_mlflow_is_imported_meanwhile_and_a_failure_of_that_is_left_to_its_user(
         tried.append(True)
         raise ImportError("mlflow")
 
-    monkeypatch.setattr(calibration, "import_mlflow", fail)
+    monkeypatch.setattr(measurements, "import_mlflow", fail)
     for _ in range(2):
         assert measure_steps([tiny()], [MATMUL]) is not None
     assert tried == [True], "a known measurement waits for no import"
@@ -168,8 +170,8 @@ def test_attnlab_plan_measures_and_remembers(tmp_path: Path, monkeypatch: pytest
     study = {"study": "s", "base": base, "grid": {"variant": ["dense", "none"]}}
     first = attnlab.plan(study, root=tmp_path)
     assert first.cells[0].config.machine.matmul_precision in ("highest", "medium")
-    assert len(json.loads((tmp_path / "state" / FILE).read_text())) == 1
-    monkeypatch.setattr(calibration, "_measure", lambda *_: pytest.fail("measured again"))
+    assert len(json.loads((tmp_path / "state" / SETTINGS_FILE).read_text())) == 1
+    monkeypatch.setattr(measurements, "_measure", lambda *_: pytest.fail("measured again"))
     assert attnlab.plan({**study, "seeds": [4, 5]}, root=tmp_path).auto_machine == first.auto_machine
     assert attnlab.plan(study, root=tmp_path / "fresh").auto_machine == first.auto_machine, "in another folder of runs, too"
     assert attnlab.plan(study, sets={"machine.matmul_precision": "high"}, root=tmp_path).auto_machine == {}

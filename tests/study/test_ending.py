@@ -6,8 +6,7 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
-from attnlab.study.execution.job import DiskFull, Ended, Raised
+from attnlab.study.execution.job import DiskFull, Ended, Ending, MemoryEvidence, Raised, decide_ending, timed_out
 
 CALM = MemoryEvidence(oom_kill=False, peak=3 << 20)
 OOM_KILL = MemoryEvidence(oom_kill=True, peak=3 << 20)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab._util import memory
+from attnlab._util import machine
 from attnlab.errors import UserError
 from attnlab.tasks import Task
 from attnlab.training import trainer
@@ -148,17 +148,17 @@ def test_under_a_limit(changes: dict[str, Any], room: int, step: int) -> None:
 
 def test_a_limit_below_what_the_process_has_is_refused() -> None:
     with pytest.raises(UserError, match=r"above the [\d,]+ bytes .* got 1,000 bytes"):
-        memory.limit_memory(1_000)
+        machine.limit_memory(1_000)
 
 
 def test_the_peak_is_the_run_s_own() -> None:
     block = bytearray(300 << 20)
-    before = memory.peak_memory()
+    before = machine.peak_memory()
     del block
     result, _ = recorded(tiny(train__steps=1))
     assert result.state == "completed"
-    assert memory.peak_memory() < before - (200 << 20)
-    inherited = "import sys; sys.path.insert(0, '.'); from attnlab._util.memory import peak_memory; print(peak_memory())"
+    assert machine.peak_memory() < before - (200 << 20)
+    inherited = "import sys; sys.path.insert(0, '.'); from attnlab._util.machine import peak_memory; print(peak_memory())"
     block = bytearray(900 << 20)
     done = subprocess.run([sys.executable, "-c", inherited], capture_output=True, text=True, check=True, cwd=ROOT)
     assert int(done.stdout) < len(block) / 2, "a process remembers nothing of the one that started it"

@@ -12,7 +12,7 @@ from attnlab.planning.plan import plan
 from attnlab.report.methods import load_study_info
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
-from attnlab.study.execution import calibration
+from attnlab.study.execution import measurements
 from attnlab.study.record import finished_records, recorded_machine
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
@@ -71,7 +71,7 @@ def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path:
     def measure(speedup: float) -> None:
         monkeypatch.setattr(processor, "half_speedup", lambda setting="highest", precision="bf16": speedup)
         steps = [StepTime((), 1.0, 0.0), StepTime((PRECISION,), 1 / speedup, 0.01)]
-        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths: [steps] * len(configs))
+        monkeypatch.setattr(measurements, "measure_steps", lambda configs, paths: [steps] * len(configs))
 
     assert recorded_machine("small", tmp_path) == {}
     measure(3.0)
@@ -91,7 +91,7 @@ def test_auto_machine_stays_as_recorded_on_another_processor(tmp_path: Path, mon
     def measure(seconds: float) -> None:
         steps = [StepTime((), 1.0, 0.0), StepTime((MATMUL,), seconds, 0.0)]
         steps += [StepTime((MEMORY,), 1.2, 0.0), StepTime((MATMUL, MEMORY), 1.2 * seconds, 0.0)]
-        monkeypatch.setattr(calibration, "measure_steps", lambda configs, paths: [steps] * len(configs))
+        monkeypatch.setattr(measurements, "measure_steps", lambda configs, paths: [steps] * len(configs))
 
     auto = {"machine": "auto", "machine.device": "cpu"}
     measure(0.5)

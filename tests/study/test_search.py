@@ -8,10 +8,9 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.planning.plan import plan
-from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Ending
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.trials.queue import Ticket
-from attnlab.study.trials.search import Search
+from attnlab.study.trials.queue import Search, Ticket
 from attnlab.study.trials.store import Store
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import SEARCH, STUDY, write

@@ -16,7 +16,7 @@ from attnlab.report.methods import load_study_info
 from attnlab.report.result import compare_result
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import table
-from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.record import finished_records

@@ -17,13 +17,12 @@ import pytest
 from mlflow import MlflowClient
 
 from attnlab._util import process
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
-from attnlab.study.execution.ending import Ending
-from attnlab.study.execution.job import Job
+from attnlab.study.execution.job import Ending, Job
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.worker import Worker
 from attnlab.study.result import StudyResult

@@ -11,7 +11,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.study.adaptive import run_until_conclusive
-from attnlab.study.execution.ending import Ending
+from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run

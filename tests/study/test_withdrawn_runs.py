@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from attnlab._util.lock import file_lock
+from attnlab._util.files import file_lock
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.study.execution.progress import ProgressDisplay

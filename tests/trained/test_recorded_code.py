@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab._util import known_code
-from attnlab._util.code_digest import code_digest, module_digest
+from attnlab._util.code_digest import code_digest, is_known, module_digest, remember
 from attnlab.cli import main
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
@@ -119,7 +118,7 @@ def test_a_module_is_not_imported_unless_known(tmp_path: Path, monkeypatch: pyte
         trained.load_model(folder, trust=True)
     assert not was_run(package)
     path.write_text(COSINE.replace("NAME", "other_cosine"))
-    known_code.remember({"theirs_lab.mine": digest})
+    remember({"theirs_lab.mine": digest})
     assert trained.load_model(folder)("abc").shape == (1, 3, 256)
 
 
@@ -208,8 +207,8 @@ def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path)
 def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "file"))
-    known_code.remember({"a.py": "a"})
-    assert not known_code.is_known("a")
+    remember({"a.py": "a"})
+    assert not is_known("a")
 
 
 def test_a_model_in_a_file_of_its_own_reaches_workers_and_counts(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.memory import KeptMemory, reuse_freed_memory, room_for_kept
+from attnlab._util.machine import KeptMemory, reuse_freed_memory, room_for_kept
 from attnlab.models.build import build
 from attnlab.training import costs, timing
 from attnlab.training.device import resolve_device
@@ -210,7 +210,7 @@ def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
     resident: list[float], trims: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes, calls = [int(size * 2**30) for size in resident], list[int]()
-    monkeypatch.setattr("attnlab._util.memory._process_field", lambda process, name: sizes.pop(0))
+    monkeypatch.setattr("attnlab._util.machine._process_field", lambda process, name: sizes.pop(0))
     monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
     kept = KeptMemory()
     while sizes:
@@ -220,7 +220,7 @@ def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
 
 @pytest.mark.parametrize(("resident", "room"), [(0.25, 0.75), (1.0, 0.0), (3.0, 0.0)])
 def test_the_plan_counts_what_a_run_may_keep(resident: float, room: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlab._util.memory._process_field", lambda process, name: int(resident * 2**30))
+    monkeypatch.setattr("attnlab._util.machine._process_field", lambda process, name: int(resident * 2**30))
     assert room_for_kept() == room * 2**30
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab._util.memory import available_memory, peak_memory, reset_peak_memory
+from attnlab._util.machine import available_memory, peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
 from attnlab.config.types import Named
 from attnlab.models.cache import key_value_cache, without_cache

@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from attnlab._util.files import real_path
-from attnlab._util.memory import available_memory, limit_memory
+from attnlab._util.machine import available_memory, limit_memory
 from attnlab._util.process import describe_exit_code, fork
 from attnlab._util.raise_site import describe_error
 from attnlab.config.run import MachineConfig

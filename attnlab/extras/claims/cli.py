@@ -112,7 +112,7 @@ def _write(studies: Path, reports: Path) -> None:
 
 
 def _print_cases(cases: list[Case]) -> None:
-    from attnlab._util.text_table import format_table
+    from attnlab._util.text import format_table
     from attnlab.extras.claims.page import summarize
 
     rows = [[case.claim.id, case.claim.config.sentence, case.verdict] for case in cases]

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from attnlab._util.processors import processors
+from attnlab._util.machine import processors
 from attnlab._version import __version__
 from attnlab.extras.gpu_check.step import Case, Rows, Setting, Summary, Values
 

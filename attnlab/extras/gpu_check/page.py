@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab._util.files import replacing
-from attnlab._util.text_table import format_table
+from attnlab._util.text import format_table
 from attnlab.extras.gpu_check import agreement, card, headline, memory, resume, several, sparse, training_step
 from attnlab.extras.gpu_check.runner import Results
 from attnlab.extras.gpu_check.step import Step, Summary, Values

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
+from attnlab._util.machine import processors
 from attnlab._util.process import describe_exit_code, fork_with_pipe
-from attnlab._util.processors import processors
 from attnlab._util.raise_site import describe_error
 from attnlab.errors import UserError, one_line
 from attnlab.extras.gpu_check.step import Case, Setting, Step, Values

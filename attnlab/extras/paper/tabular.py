@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attnlab._util.printable import escape_controls
+from attnlab._util.text import escape_controls
 from attnlab.report.table import Table
 
 CHARACTERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from attnlab._util.plural import count
+from attnlab._util.text import count
 from attnlab.cli._arguments import Parser
 
 HELP = "write a study's runs, tables and code to one file"

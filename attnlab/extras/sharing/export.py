@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from attnlab._util.metrics import is_curve
 from attnlab._util.packages import require
-from attnlab._util.printable import escape_controls, escape_surrogates
+from attnlab._util.text import escape_controls, escape_surrogates
 from attnlab.errors import UserError
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
-from attnlab._util.printable import escape_controls
+from attnlab._util.text import escape_controls
 
 WIDTH = 420
 INK, FAINT, GRID, RULE, PAPER = "#222222", "#666666", "#DDDDDD", "#8C8C8C", WHITE

@@ -18,15 +18,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from attnlab._util import memory
-from attnlab._util.files import describe_disk_error, require_no_pipes
-from attnlab._util.lock import file_lock
+from attnlab._util import machine
+from attnlab._util.files import describe_disk_error, file_lock, require_no_pipes
 from attnlab._util.log import log_to
-from attnlab._util.plural import count
 from attnlab._util.progress import progress_to
 from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
+from attnlab._util.text import count
 from attnlab._util.user_code import load_sources
 from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
@@ -66,7 +65,7 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
         require_no_pipes(job.folder)
         output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
-            memory.limit_memory(job.memory_limit)
+            machine.limit_memory(job.memory_limit)
 
         # Another study that contains this run may be training it; its result then serves both. `run.timeout` limits the wait.
         activity, notify = "this configuration is being trained", _notifier(pipe)

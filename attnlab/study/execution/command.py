@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnlab._util.memory import peak_memory
+from attnlab._util.machine import peak_memory
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
 from attnlab.config.command import COLUMNS, SEED, CommandConfig, curve_name, describe_bad_name, result_name

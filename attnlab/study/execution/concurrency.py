@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from attnlab._util.cost_metrics import significant
-from attnlab._util.memory import available_memory
-from attnlab._util.plural import count
-from attnlab._util.processors import processors
+from attnlab._util.machine import available_memory, processors
+from attnlab._util.text import count
 from attnlab.errors import UserError
 from attnlab.registry import TASKS
 from attnlab.study.execution.job import TRAIN

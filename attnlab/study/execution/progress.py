@@ -20,10 +20,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from attnlab._util.plural import count
-from attnlab._util.printable import escape_controls
 from attnlab._util.redact import redact
-from attnlab.study.execution.ending import Ending
+from attnlab._util.text import count, escape_controls
+from attnlab.study.execution.job import Ending
 
 GAP = 2  # columns between two parts of a line
 MIN_NAME = 8

@@ -12,29 +12,31 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util import memory
-from attnlab._util.plural import count
+from attnlab._util import machine
+from attnlab._util.process import delayed_interrupts
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
-from attnlab._util.signals import delayed_interrupts
+from attnlab._util.text import count
 from attnlab.config.command import CommandConfig
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, describe, device_environment
-from attnlab.study.execution.ending import Ending, MemoryEvidence, decide_ending, timed_out
 from attnlab.study.execution.job import (
     DiskFull,
     Ended,
+    Ending,
     Evaluation,
     Job,
     Killed,
+    MemoryEvidence,
     Metrics,
     Notice,
     Outcome,
     Raised,
     Started,
     Tag,
+    decide_ending,
+    timed_out,
 )
-from attnlab.study.execution.result_rows import ResultRows
-from attnlab.study.execution.rows import Row, log_path, row_of_refusal, run_folder
+from attnlab.study.execution.rows import ResultRows, Row, log_path, row_of_refusal, run_folder
 from attnlab.study.execution.worker import Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
@@ -69,7 +71,7 @@ class _ActiveRun:
     worker: Worker
     slot: int
     started: float = field(default_factory=time.monotonic)
-    oom_kills_before: int = field(default_factory=memory.oom_kills)
+    oom_kills_before: int = field(default_factory=machine.oom_kills)
     peak_memory: int = 0  # bytes, largest value so far
     outcome: Outcome | None = None
 
@@ -79,7 +81,7 @@ class _ActiveRun:
 
     @property
     def memory_evidence(self) -> MemoryEvidence:
-        return MemoryEvidence(memory.oom_kills() > self.oom_kills_before, self.peak_memory)
+        return MemoryEvidence(machine.oom_kills() > self.oom_kills_before, self.peak_memory)
 
 
 class Runner:

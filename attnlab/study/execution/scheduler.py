@@ -27,8 +27,7 @@ from attnlab.study.execution.resume import (
     trials_to_queue,
 )
 from attnlab.study.execution.rows import run_folder
-from attnlab.study.trials.queue import Queue, Ticket
-from attnlab.study.trials.search import Search
+from attnlab.study.trials.queue import Queue, Search, Ticket
 from attnlab.tracking.artifacts import fetch_weights
 from attnlab.tracking.attempts import state_of
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from attnlab._util.patience import Patience
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
-    from attnlab.study.execution.ending import Ending
+    from attnlab.study.execution.job import Ending
     from attnlab.study.trials.store import Store
     from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker

@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from attnlab._util import memory
+from attnlab._util import machine
 from attnlab._util.process import fork, fork_server_id
 from attnlab.study.execution.child import run_job
 from attnlab.study.execution.job import Job, Message
@@ -77,7 +77,7 @@ class Worker:
     @property
     def peak_memory(self) -> int:
         """The peak resident size of the child in bytes; 0 when it has ended, or outside Linux."""
-        return memory.peak_memory_of(self.pid)
+        return machine.peak_memory_of(self.pid)
 
     @property
     def lost_server(self) -> bool:

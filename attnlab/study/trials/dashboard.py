@@ -9,7 +9,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from attnlab._util.packages import require
-from attnlab._util.signals import as_interrupts
+from attnlab._util.process import as_interrupts
 from attnlab.errors import UserError
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.database import is_conflict, outage, require_apart, storage_url
-from attnlab._util.files import describe_disk_error, describe_error
-from attnlab._util.lock import file_lock
+from attnlab._util.files import describe_disk_error, describe_error, file_lock
 from attnlab._util.patience import Patience
 from attnlab._util.redact import redact
 from attnlab.errors import UserError

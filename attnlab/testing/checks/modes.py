@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab._util.memory import available_memory
+from attnlab._util.machine import available_memory
 from attnlab.nn.processor import DTYPES
 from attnlab.testing.checks.causality import MASK
 from attnlab.testing.checks.padding import ADVICE as PADDING

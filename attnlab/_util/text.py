@@ -1,11 +1,14 @@
-"""Tables as text."""
+"""Text for people: tables, also as HTML for notebooks, numbers with their nouns, and names and messages of unknown origin."""
 
 from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from html import escape
 from itertools import zip_longest
+from typing import Any, TextIO
 
 GAP = "  "
 MIN_WRAPPED = 24  # characters: narrower sentences are hard to read
@@ -115,3 +118,59 @@ def _fit(widths: dict[int, int], least: Sequence[int], width: int | None) -> dic
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
+    """Return an HTML table; columns without a value are left out, and markup in the texts is shown as it is."""
+    columns = [i for i in range(len(headings)) if any(row[i] for row in rows)]
+    lines = [_row("th", [headings[i] for i in columns]), *(_row("td", [row[i] for i in columns]) for row in rows)]
+    return f"<table><caption>{escape(caption)}</caption>{''.join(lines)}</table>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def escape_controls(text: str, *, keep: str = "") -> str:
+    r"""Return the text with control characters, bidirectional overrides and line separators as escapes such as ``\x1b``.
+
+    Spaces of all widths stay.
+
+    Args:
+        keep: control characters that stay, for example ``"\n"``.
+
+    Examples:
+        >>> escape_controls("a\x1b[2Jb\u202e")
+        'a\\x1b[2Jb\\u202e'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_harmless(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def escape_surrogates(text: str) -> str:
+    r"""Return the text with lone surrogates, as in names of files that are not UTF-8, as escapes such as ``\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class EscapingStream:
+    """A text stream that escapes control characters, except for line breaks and tabs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(escape_controls(text, keep="\n\t"))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun: "1 seed", "5 seeds"."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,10 +1,13 @@
-"""Memory of a process and of the machine: limits, peaks, and the kernel's out-of-memory killer.
+"""Memory of a process and of the machine (limits, peaks, the kernel's out-of-memory killer), and the processors of a process.
 
 The only module that reads ``/proc``. Outside Linux most figures are unknown, which each function states.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
+import os
 import resource
 import sys
 from contextlib import suppress
@@ -148,3 +151,12 @@ def _field(path: Path, name: str) -> int | None:
         return None
     sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
     return int(sizes[0]) * 1024 if sizes else None
+
+
+def processors() -> int:
+    """Return their number: those that the process may run on, and no more than the quota of its container."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # not Linux, another version of cgroups, or "max": no quota
+        quota, period = map(int, (CGROUP / "cpu.max").read_text(encoding="utf-8").split())
+        count = min(count, max(1, quota // period))
+    return count
