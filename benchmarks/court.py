@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from attnlab.cli.main import main as attnlab
-from attnlab.config.claim import OF_SOLVE_RATES
+from attnlab.config.question import OF_SOLVE_RATES
 from attnlab.extras.claims.court import REPORTS, STUDIES, Case, judge, read_claims
 from attnlab.extras.claims.ruling import MOST_SEEDS
 

@@ -15,8 +15,7 @@ from functools import partial
 import numpy
 from scipy.special import fdtrc, stdtr
 
-from attnlab.config.design import Factor, FactorialDesign
-from attnlab.config.linear_model import design_aliases, model_columns
+from attnlab.config.design import Factor, FactorialDesign, design_aliases, model_columns
 from attnlab.stats.factorial import MAX_PRIOR
 from attnlab.stats.paired import LEVEL
 from benchmarks.simulate import FAR

@@ -20,8 +20,8 @@ from pydantic import Field
 
 from attnlab._util.files import real_path
 from attnlab.config.axes import canonical, text
+from attnlab.config.paths import assignment
 from attnlab.config.study import StudyConfig
-from attnlab.config.study_source import assignment
 from attnlab.config.types import Section
 from attnlab.config.yaml import Loc, kind
 from attnlab.errors import UserError, nearest

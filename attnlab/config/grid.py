@@ -14,10 +14,9 @@ from attnlab.config.axes import LAYERS, Label, label_text, labels, pick
 from attnlab.config.command import CommandConfig, base_values, command_config
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
-from attnlab.config.paths import split_stage
+from attnlab.config.paths import assignment, split_stage
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig
-from attnlab.config.study_source import assignment
 from attnlab.config.types import WITH
 from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc

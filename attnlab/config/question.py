@@ -1,13 +1,28 @@
-"""The types of a study's metric and margin, each one value or one for each task."""
+"""The question of a study: metric, margin and estimand, each one value or one for each task, and the section ``claim``.
+
+An estimand is the number that summarizes a cell's seeds, and by which the cell is compared with its baseline. A claim is a
+published one that the study judges, written before its results are known.
+"""
+
+from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
 
-from attnlab.config.types import expected
+from attnlab.config.types import Section, conflict, expected
+from attnlab.registry import ESTIMATORS
 
 SHARE = r" *(\d+(?:\.\d+)?) *% *of *steps *"
+Direction = Literal[
+    "better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot", "saves", "costs"
+]
+OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "equivalent", "different")
+OF_TRENDS: tuple[Direction, ...] = ("grows", "shrinks", "steady", "changes")
+OF_SOLVE_RATES: tuple[Direction, ...] = ("can", "cannot")
+OF_TRAINING: tuple[Direction, ...] = ("saves", "costs")
 
 
 def _margin(value: Any) -> Any:
@@ -67,3 +82,114 @@ def share_of_steps(margin: float | str | None) -> float | None:
     """Return the share of a margin such as "5 % of steps", here 0.05; None for a margin in the metric's unit."""
     match = re.fullmatch(SHARE, margin) if isinstance(margin, str) else None
     return float(match[1]) / 100 if match else None
+
+
+def _known(name: str) -> str:
+    if name not in (names := ESTIMATORS.names()):
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"})
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": ESTIMATORS.names(), "type": "string"})]
+
+
+class EstimandConfig(Section):
+    """An estimand: ``solve_rate`` or ``{name: solve_rate, threshold: 0.9}``."""
+
+    name: _Name = Field(
+        default="mean",
+        description="mean; median of the differences; solve_rate, the share of seeds that reach a threshold; superiority, the "
+        "probability that a run beats that of the baseline with the same seed",
+    )
+    threshold: float | None = Field(default=None, description="the score that solves the task; null: the default of the task")
+
+    @model_validator(mode="after")
+    def _threshold_of_a_rate(self) -> EstimandConfig:
+        if self.threshold is not None and not ESTIMATORS.get(self.name).takes_threshold:
+            raise conflict(f"expected a threshold only for solve_rate, got one for {self.name}", "threshold")
+        return self
+
+    @property
+    def label(self) -> str:
+        """A short text: "median", "solve_rate at 0.9"."""
+        return self.name if self.threshold is None else f"{self.name} at {self.threshold:g}"
+
+    def estimator(self, metric: str, direction: str) -> Any:
+        """Return its `attnlab.stats.estimators.Estimator` of a metric."""
+        return ESTIMATORS.get(self.name)(metric, direction, self.threshold)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"name": value}
+    if value is not None and not isinstance(value, dict | EstimandConfig):
+        raise expected("a name, such as median, or {name: solve_rate, threshold: 0.9}")
+    return value
+
+
+_Written = EstimandConfig | _Name | None
+Estimand = Annotated[EstimandConfig | None, BeforeValidator(_short, json_schema_input_type=_Written)]
+
+
+def _axes(value: Any) -> Any:
+    if value is not None and (not isinstance(value, dict) or not value):
+        raise expected("axis -> value, such as {variant: no_wo}")
+    return value
+
+
+_AXIS_VALUES = {"type": "object", "minProperties": 1}
+AxisValues = Annotated[
+    dict[str, Any] | None, BeforeValidator(_axes), WithJsonSchema({"anyOf": [_AXIS_VALUES, {"type": "null"}]})
+]
+
+
+class ClaimConfig(Section):
+    """A claim about the cells with some values, each compared with its baseline, or about an effect of a factorial study."""
+
+    sentence: str = Field(min_length=1, max_length=500, description="the claim in one sentence, in your words")
+    source: str = Field(min_length=1, max_length=300, description="who claims it: authors, year, and arXiv number or address")
+    cell: AxisValues = Field(
+        default=None, description="axis -> value: the claim is about every compared cell with these values"
+    )
+    effect: str | None = Field(
+        default=None,
+        min_length=1,
+        description="instead of cell: an effect of a factorial study, for example gate or gate × sink",
+    )
+    baseline: AxisValues = Field(default=None, description="when the study has several baselines: the one that is meant")
+    direction: Direction = Field(
+        description="of a difference: better, worse, equivalent or different; of its change over levels: grows, shrinks, "
+        "steady or changes; of a solve rate: can or cannot; of the steps to the baseline's score: saves or costs"
+    )
+    size: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e12,
+        description="the published size, in the unit of the result; of saves and costs: a share of the steps",
+    )
+    published: str = Field(default="", max_length=300, description="the published figures and their setting, for the page")
+    disputed: str = Field(default="", max_length=400, description="published results that disagree, and whose, for the page")
+    abilities: str = Field(
+        default="",
+        max_length=100,
+        description="the name of a study of abilities that has cells with the same values, for the page",
+    )
+    scatter: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e12,
+        description="the expected standard deviation of the difference between two runs with the same seed",
+    )
+    known: bool = Field(default=False, description="true for a control: a claim that is known to hold")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        if (self.cell is None) == (self.effect is None):
+            raise conflict(f"expected one of cell and effect, got {'neither' if self.cell is None else 'both'}", "")
+        if self.effect is not None and self.direction not in OF_DIFFERENCES:
+            raise conflict(
+                f"expected {', '.join(OF_DIFFERENCES[:-1])} or different of an effect, got {self.direction}", "direction"
+            )
+        if self.direction == "saves" and self.size is not None and self.size >= 1:
+            raise conflict(f"expected a share of the steps, less than 1, got {self.size:g}", "size")
+        return self

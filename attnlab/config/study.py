@@ -14,13 +14,10 @@ from pydantic import (
     model_validator,
 )
 
-from attnlab.config.claim import ClaimConfig
 from attnlab.config.design import Design
-from attnlab.config.estimand import Estimand
-from attnlab.config.question import Margin, Metric
-from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig
-from attnlab.config.study_source import StudySource
-from attnlab.config.sweep import SweepConfig
+from attnlab.config.paths import StudySource
+from attnlab.config.question import ClaimConfig, Estimand, Margin, Metric
+from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig, SweepConfig
 from attnlab.config.types import AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS, NAMED_SCHEMA, Count, Section, StudySeeds, expected
 from attnlab.config.yaml import Loc, SourceMap
 from attnlab.errors import UserError, nearest

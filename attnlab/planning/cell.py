@@ -25,7 +25,7 @@ class Cell:
         settings: the resolved configuration, with seed 0: of attnlab's training, or of a program.
         refusal: the reason why it cannot run, or None.
         parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
-        cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.decoding_costs``); None
+        cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
             also for a model that does not decode, or decodes without a cache.
         train_flops: of all steps of one run: 3 x forward x tokens.
         has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are

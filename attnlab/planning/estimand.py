@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
 from attnlab.planning.effects import ineffective_fields

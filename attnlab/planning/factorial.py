@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attnlab.components.base import exclusive_pair
 from attnlab.config.comparability import describe_changes, task_length, test_identity
-from attnlab.config.design import LETTERS, FactorialDesign, Point
+from attnlab.config.design import LETTERS, Estimable, FactorialDesign, Point, Term, design_aliases
 from attnlab.config.factors import design_cell_name, factorial_design, roman
-from attnlab.config.linear_model import Estimable, Term, design_aliases
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH
 from attnlab.errors import UserError

@@ -68,7 +68,7 @@ def direction_notes(metric: str, direction: str) -> Iterator[str]:
 
 def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
     """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
-    from attnlab.training.lengths import unsupported_length
+    from attnlab.training.evaluate import unsupported_length
 
     for cell, resolution in cells:
         if resolution.refusal is not None:

@@ -12,9 +12,9 @@ from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import pick
 from attnlab.config.command import metric_of
 from attnlab.config.grid import CellConfig, expand
+from attnlab.config.paths import assignment
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig, check_axis
-from attnlab.config.study_source import assignment
 from attnlab.config.tasks import task_axis
 from attnlab.config.yaml import parse
 from attnlab.errors import UserError

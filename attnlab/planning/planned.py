@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.text import count, html_table
-from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import SkippedCell, cell_name
+from attnlab.config.question import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import TaskQuestion
 from attnlab.errors import UserError

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.grid import CellConfig
-from attnlab.config.paths import NAMED, check_value
+from attnlab.config.paths import NAMED, assignment, check_value
 from attnlab.config.run import RunConfig
-from attnlab.config.search import SearchConfig
+from attnlab.config.search import SearchConfig, sweep_advice
 from attnlab.config.study import StudyConfig
-from attnlab.config.study_source import assignment
-from attnlab.config.sweep import sweep_advice
 from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.planning.evaluations import EvaluationSchedule, evaluation_schedule

@@ -23,7 +23,7 @@ from attnlab.planning.matching import CellPair
 from attnlab.tasks.bucketing import BucketedTask
 from attnlab.tasks.sequence import SequenceTask
 from attnlab.training.optim import warmup_steps
-from attnlab.training.slope import MIN_POINTS
+from attnlab.training.selection import MIN_POINTS
 from attnlab.variants import Variant
 
 SHOWN = 3  # names of cells in a note

@@ -17,7 +17,7 @@ from attnlab.planning.traces import build_errors
 from attnlab.tasks.overlap import NOTABLE
 
 if TYPE_CHECKING:
-    from attnlab.training.initial_weights import WeightMatch
+    from attnlab.training.weights import WeightMatch
 
 CellPair = tuple[CellConfig, ResolvedCell]
 
@@ -65,7 +65,7 @@ def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any
     import torch
 
     from attnlab.models.build import build
-    from attnlab.training.initial_weights import match_shapes, shapes_of
+    from attnlab.training.weights import match_shapes, shapes_of
 
     shapes = []
     for model_config, model_task in ((stage, stage_task), (config, task)):

@@ -15,7 +15,7 @@ from typing import Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab._util.metrics import GENERATED_SCORES, at_length, base_metric, is_share
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import TaskQuestion, by_label, task_axis
 from attnlab.errors import UserError, nearest

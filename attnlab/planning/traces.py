@@ -68,8 +68,8 @@ class Traces:
         return self._lengths[key]
 
     def decoding_flops(self, config: RunConfig, task: Any, *, tokens: int, beam: int) -> int:
-        """Return ``attnlab.training.decoding_flops.decoding_flops``; raises as ``figures`` does."""
-        from attnlab.training.decoding_flops import decoding_flops
+        """Return ``attnlab.training.costs.decoding_flops``; raises as ``figures`` does."""
+        from attnlab.training.costs import decoding_flops
 
         def trace() -> dict[str, int]:
             return {"flops": decoding_flops(config, task, tokens=tokens, beam=beam)}

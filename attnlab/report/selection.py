@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from attnlab.config.axes import text as axis_text
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.report.wording import count, describe_correction, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.corrections import Choice

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
-from attnlab.config.estimand import EstimandConfig
 from attnlab.config.factors import factorial_design
+from attnlab.config.question import EstimandConfig
 from attnlab.stats.cell_summary import CellSummary
 from attnlab.stats.estimators import Estimator, FittedOptimum
 from attnlab.stats.futility import Futility

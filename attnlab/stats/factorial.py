@@ -1,6 +1,6 @@
 """Effects of a factorial study: main effects and interactions, estimated by least squares with seeds as blocks.
 
-Each effect is estimated from all runs (`attnlab.config.linear_model` defines the terms) and computed in every seed. A verdict
+Each effect is estimated from all runs (`attnlab.config.design` defines the terms) and computed in every seed. A verdict
 needs two tests below 5 %, like any other (`attnlab.stats.paired`):
 
 - the t-test of the effect alone: its scatter over the seeds, as for a paired difference, with n - 1 degrees of freedom for n
@@ -36,8 +36,16 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from attnlab.config.design import FactorialDesign, Point
-from attnlab.config.linear_model import Estimable, Term, design_aliases, estimable_terms, model_columns, model_terms
+from attnlab.config.design import (
+    Estimable,
+    FactorialDesign,
+    Point,
+    Term,
+    design_aliases,
+    estimable_terms,
+    model_columns,
+    model_terms,
+)
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, lose_alike
 from attnlab.stats.margin import is_wide

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Over, Tasks
 from attnlab.stats.margin import with_margin
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import NOT_COMPARED, RunState
 from attnlab.config.paths import check_value
-from attnlab.config.search import written
-from attnlab.config.sweep import sweep_advice
+from attnlab.config.search import sweep_advice, written
 from attnlab.errors import UserError
 from attnlab.stats.compare import ComparisonSpec, cell_of
 

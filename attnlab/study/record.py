@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
-from attnlab.study.execution.resume import has_result
 from attnlab.study.execution.rows import run_folder
-from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG
+from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG, has_result
 from attnlab.tracking.client import runs_folder, search_runs
 from attnlab.tracking.runs import recorded_experiment
 from attnlab.training.result import FILE

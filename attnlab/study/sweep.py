@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import text
 from attnlab.stats.sweep import MIN_FITTED, best_values
-from attnlab.study.execution.resume import has_result
-from attnlab.tracking.attempts import state_of
+from attnlab.tracking.attempts import final_metrics, has_result, state_of
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import recorded_experiment
-from attnlab.tracking.summary import final_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path

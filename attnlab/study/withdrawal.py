@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.files import file_lock, real_path
 from attnlab.errors import UserError
-from attnlab.study.execution.resume import outdated_records
 from attnlab.study.execution.rows import run_folder
 from attnlab.study.run import study_lock
 from attnlab.study.selection import cells_of
-from attnlab.tracking.attempts import REDONE_TAG, starts_from
+from attnlab.tracking.attempts import REDONE_TAG, outdated_records, starts_from
 from attnlab.tracking.client import connect, runs_folder, search_runs
 from attnlab.tracking.history import (
     Entry,

@@ -1,14 +1,24 @@
-"""The attempts at a run, as tags of their records, and the names of tags that several modules use."""
+"""The attempts at a run, as tags of their records, their final metrics, and what follows when a study is run again.
+
+The names of tags that several modules use are here, too.
+
+MLflow shows final metrics with six significant digits; a tag has them exact. MLflow's databases have no infinity: they hold the
+largest float in its place, which `restored` reads as infinity again, like every value too large for statistics.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
-from attnlab._util.run_state import Reset, RunState
+from attnlab._util.metrics import is_curve
+from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
+
 
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
@@ -27,6 +37,9 @@ REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as op
 RETRIED = "retried"  # value of ``REPLACED_TAG``: the record had a result, and the user wanted another attempt
 REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
+SUMMARY_TAG = "attnlab.summary"  # the exact values, as JSON
+LARGEST = 1e70  # moments of larger values overflow; MLflow writes 1.7976931348623157e308 for infinity
+MAX_TAG = 8_000  # characters; MLflow rejects longer tags of a run
 
 
 def failures(record: Record) -> int:
@@ -48,3 +61,99 @@ def starts_from(record: Record) -> str:
 def reset_pending(record: Record) -> Reset:
     """Return the files that an attempt with ``reset`` should have removed, if it ended before its process did so."""
     return Reset(record.data.tags.get(RESET_TAG, "") if DEVICE_TAG not in record.data.tags else "")
+
+
+def has_result(record: Record, *, retries: int) -> bool:
+    """Return whether a run is finished: MLflow says so, or its attempts have failed more than ``retries`` times."""
+    return record.info.status == "FINISHED" or failures(record) > retries
+
+
+def records_to_replace(records: Mapping[str, Record], retry: Collection[str]) -> set[str]:
+    """Return MLflow's ids of the records in one of the states that the user wants retried.
+
+    Ids, not keys: once a new attempt has replaced such a record, the new one counts as any other.
+    """
+    return {record.info.run_id for record in records.values() if state_of(record) in retry}
+
+
+def outdated_records(records: Mapping[str, Record], renewed: Collection[str]) -> dict[str, Record]:
+    """Return, by key, the records of runs that started, directly or indirectly, from one that is trained again.
+
+    Args:
+        renewed: keys of the runs that are trained again although they had a result.
+    """
+    outdated: dict[str, Record] = {}
+    sources = {key: source for key, record in records.items() if (source := starts_from(record))}
+    while new := {key for key, source in sources.items() if source in (*renewed, *outdated) and key not in outdated}:
+        outdated |= {key: records[key] for key in new}
+    return outdated
+
+
+def files_to_remove(
+    records: Mapping[str, Record], retry: Collection[str], *, withdrawn: Collection[str] = ()
+) -> dict[str, Reset]:
+    """Return, by key, the files that should be removed before a run is trained again; keys without any are left out.
+
+    These are the results that the user wants retried, everything of the runs that the user withdrew, and the files that
+    an earlier call ended too early to remove. Of states without a result nothing is removed: their checkpoints are what
+    the next attempt resumes from.
+    """
+    pending = {key: reset for key, record in records.items() if (reset := reset_pending(record))}
+    retried = [key for key, record in records.items() if state_of(record) in set(retry) - WITHOUT_RESULT]
+    return dict.fromkeys(retried, Reset.RESULT) | pending | dict.fromkeys(withdrawn, Reset.FOLDER)
+
+
+def trials_to_queue(
+    keys: Collection[str], *, ended: Collection[str], recorded: Collection[str], finished: Collection[str]
+) -> list[str]:
+    """Return the trials of one search that need a ticket, in the order of ``keys``.
+
+    Args:
+        keys: of the search's trials.
+        ended: keys with an outcome on their ticket.
+        recorded: keys with a closed record in MLflow.
+        finished: keys with a record that counts as a result.
+
+    A trial that ended without a record was an invalid configuration, and would be one again. A trial with a result but
+    without a ticket (``optuna.db`` was deleted) gets a ticket: its child finds the result in its folder.
+    """
+    return [key for key in keys if key not in ended or (key in recorded and key not in finished)]
+
+
+def metric_of(record: Record, metric: str) -> float:
+    """Return a final metric of a record, NaN when it has none."""
+    return final_metrics(record).get(metric, math.nan)
+
+
+def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
+    """Return the metrics to log, and the text of ``SUMMARY_TAG``, which alone has infinite values; NaN is left out.
+
+    If the exact values do not fit into a tag, the metrics are exact and complete, and the text is empty.
+    """
+    exact = {name: value for name, value in summary.items() if value == value}
+    text = json.dumps(exact) if exact else ""
+    if len(text) > MAX_TAG:
+        return exact, ""
+    return {name: _rounded(value) for name, value in exact.items() if math.isfinite(value)}, text
+
+
+def restored(value: float) -> float:
+    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged.
+
+    JSON has whole numbers of any size: columns of tables have floats instead of those with more than 64 bits.
+    """
+    if abs(value) >= LARGEST:
+        return math.inf if value > 0 else -math.inf
+    return value if abs(value) < 2**63 else float(value)
+
+
+def final_metrics(record: Record) -> dict[str, float]:
+    """Return the exact final metrics of a record."""
+    metrics: dict[str, Any] = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
+    metrics |= json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
+    absent: dict[str, Any] = {name: value for name, value in metrics.items() if value is None}
+    return {name: restored(value) for name, value in metrics.items() if value is not None} | absent
+
+
+def _rounded(value: float) -> float:
+    return value if float(value).is_integer() else float(f"{value:.6g}")

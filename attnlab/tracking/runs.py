@@ -23,7 +23,7 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.attempts import DOUBLES_TAG, QUESTIONS_TAG
+from attnlab.tracking.attempts import DOUBLES_TAG, QUESTIONS_TAG, final_metrics, restored
 from attnlab.tracking.client import (
     NOTICE_SECONDS,
     REPORT_PHASE,
@@ -37,7 +37,6 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.schema import is_point, is_time, require_study
-from attnlab.tracking.summary import final_metrics, restored
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
 

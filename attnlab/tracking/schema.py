@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from attnlab._util.run_state import RunState
-from attnlab.config.estimand import EstimandConfig
-from attnlab.config.question import SHARE
+from attnlab.config.question import SHARE, EstimandConfig
 from attnlab.errors import UserError, one_line
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _of_another_type(fields: Mapping[Any, Any], types: Any) -> str:
 
 
 def _misfit(tags: Mapping[str, str], adapters: Mapping[str, tuple[bool, TypeAdapter[Any]]]) -> Checked | None:
-    from attnlab.tracking.summary import SUMMARY_TAG
+    from attnlab.tracking.attempts import SUMMARY_TAG
 
     for name, (required, adapter) in adapters.items():
         found = [tag for tag in tags if tag.startswith(name)] if name.endswith(".") else [name] if name in tags else []

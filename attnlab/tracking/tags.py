@@ -26,9 +26,9 @@ from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, task_length
-from attnlab.config.estimand import EstimandConfig
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
+from attnlab.config.question import EstimandConfig
 from attnlab.tracking.attempts import DOUBLES_TAG, MACHINE_TAG
 
 if TYPE_CHECKING:

@@ -30,8 +30,10 @@ from attnlab.tracking.attempts import (
     RESET_TAG,
     RETRIED,
     STATUS,
+    SUMMARY_TAG,
     THREADS_TAG,
     failures,
+    split_summary,
     state_of,
 )
 from attnlab.tracking.calls import record_call
@@ -39,7 +41,6 @@ from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, sear
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
 from attnlab.tracking.history import append_history, key_of_stage, planned_entry
-from attnlab.tracking.summary import SUMMARY_TAG, split_summary
 from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
 from attnlab.tracking.ui import view_state
 

@@ -18,7 +18,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab._util.text import count
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG, read_items
-from attnlab.tracking.attempts import STUDY_TAG
+from attnlab.tracking.attempts import STUDY_TAG, restored
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
     REPORT_PHASE,
@@ -34,7 +34,6 @@ from attnlab.tracking.history import Entry, append_history, key_of_record, read_
 from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import is_point, misfit_of_run, misfit_of_study
-from attnlab.tracking.summary import restored
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

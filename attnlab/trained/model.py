@@ -28,7 +28,7 @@ from attnlab.trained.sampling import sample
 from attnlab.trained.softmax_weights import decoder_inputs, layer_weights, part_weights, pattern_weights, special_tokens
 from attnlab.training import weights
 from attnlab.training.device import resolve_device
-from attnlab.training.lengths import unsupported_length
+from attnlab.training.evaluate import unsupported_length
 
 if TYPE_CHECKING:
     from attnlab.models.base import Model

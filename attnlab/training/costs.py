@@ -1,16 +1,25 @@
 """The cost of a configuration: parameters, FLOPs and memory.
 
 Every figure is defined so that variants can be compared by it. Time is measured in ``timing``.
+
+The memory with which a trained model decodes is the bytes that the caches of one sequence hold. They are counted from the
+caches themselves (``attnlab.nn.cache``) after a forward pass, on the meta device or with fake tensors: nothing is allocated,
+and the plan and the run agree. The arithmetic of decoding is counted without allocating the model, too.
 """
+
+from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
@@ -18,7 +27,9 @@ from attnlab._util.machine import peak_memory
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.models.build import build
-from attnlab.training.decoding_costs import cache_figures, full_memory
+from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.encoder_decoder import EncoderDecoder
+from attnlab.models.residual import input_shapes
 from attnlab.training.device import autocast
 from attnlab.variants import Variant
 
@@ -27,6 +38,7 @@ T = TypeVar("T")
 # Fields of ``train`` that decide the time and the memory of a step.
 STEP_FIELDS = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing", "optimizer")
 MAX_ALLOCATED = 2**28  # parameters of a model that may be allocated only to count its FLOPs
+Name = tuple[int, str]  # number of a layer, attribute of its cache
 
 
 def parameters(model: nn.Module) -> dict[str, int]:
@@ -43,7 +55,7 @@ def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
 
     ``flops_per_token`` is 2 x multiply-accumulate operations of one forward pass over a row of full length, divided by its
     tokens. It counts what the configured backend computes, including masked keys. A training step costs about three times
-    as much. ``cache_bytes`` and ``state_bytes`` come from ``attnlab.training.decoding_costs``, for models that decode.
+    as much. ``cache_bytes`` and ``state_bytes`` come from ``attnlab.training.costs``, for models that decode.
     """
     figures = extrapolate_depth(lambda config: _figures(config, task), config)
     flops = figures.pop("flops")
@@ -229,3 +241,149 @@ def peaks(device: torch.device) -> dict[str, float]:
         peak_mib["gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / MIB
         peak_mib["gpu_reserved_mib"] = torch.cuda.max_memory_reserved(device) / MIB
     return peak_mib
+
+
+def cache_figures(model: Model, config: RunConfig, task: TaskShape) -> dict[str, int]:
+    """Return ``cache_bytes`` and ``state_bytes`` of one sequence of the task's length; {} for a model that does not decode.
+
+    Of an encoder-decoder, source and target have the task's length. {} also if a variant declares no cache.
+
+    Args:
+        model: without contents, on the meta device; with mixed precision, its layers are built again as fake tensors, which
+            autocast acts on.
+        config: resolved.
+        task: the task.
+    """
+    decoder = decoding_module(model)
+    if decoder is None or without_cache(decoder):
+        return {}
+    if config.train.precision == "fp32":
+        return _measure(model, decoder, config, task)
+    with FakeTensorMode():
+        model = build(config, task).eval()
+        decoder = decoding_module(model)
+        assert decoder is not None
+        with autocast(torch.device("cpu"), config.train.precision):
+            return _measure(model, decoder, config, task)
+
+
+def decoding_module(model: nn.Module) -> nn.Module | None:
+    """Return the part of a model that decodes token by token: a language model, or the decoder of an encoder-decoder."""
+    kind = getattr(model, "kind", "")
+    if kind == "encoder_decoder":
+        return model.decoder  # type: ignore[return-value]
+    return model if kind == "language_model" else None
+
+
+def _measure(model: Model, decoder: nn.Module, config: RunConfig, task: TaskShape) -> dict[str, int]:
+    weight = next(model.parameters())
+    whole = model.example_batch(task, 1, device=weight.device)
+
+    def run(length: int) -> None:
+        names = ("inputs", "targets", "source")
+        batch = replace(whole, **{name: z[:, :length] for name in names if (z := getattr(whole, name)) is not None})
+        model.forward_batch(batch, full_memory(config, 1, like=weight))
+
+    cache, state = cached_bytes(decoder, run, length=task.length)
+    return {"cache_bytes": cache, "state_bytes": state}
+
+
+def full_memory(config: RunConfig, rows: int, *, like: Tensor) -> list[Tensor] | None:
+    """Return a memory of zeros (rows, mem_len, ...) for each block, of the type and device of ``like``; None without memory."""
+    m = config.model.mem_len
+    return [like.new_zeros(rows, m, *shape) for shape in input_shapes(config.model)] if m else None
+
+
+def cached_bytes(module: nn.Module, run: Callable[[int], object], *, length: int) -> tuple[int, int]:
+    """Return the bytes that the caches of ``module`` hold after ``length`` positions.
+
+    A state is a tensor of a cache that declares itself ``bounded``, for example of a recurrent layer or a short convolution,
+    and one that is as large after one position as after ``length``. The others grow with the sequence, or up to the length of
+    a window: they are keys and values.
+
+    Args:
+        module: its variants all support a cache.
+        run: processes so many positions with ``module``, from the first on.
+        length: at least 1; with 1, nothing can be seen to grow, and what is not declared counts as keys and values.
+
+    Returns:
+        The bytes of keys and values, and the bytes of states.
+    """
+    growing, bounded = _sizes(module, run, length)
+    first = _sizes(module, run, 1)[0] if length > 1 else {}
+    constant = sum(size for name, size in growing.items() if first.get(name) == size)
+    return sum(growing.values()) - constant, sum(bounded.values()) + constant
+
+
+def _sizes(module: nn.Module, run: Callable[[int], object], length: int) -> tuple[dict[Name, int], dict[Name, int]]:
+    """Return the bytes of each tensor after ``length`` positions: of caches that may grow, and of bounded ones."""
+    with torch.no_grad(), key_value_cache(module) as caches:
+        run(length)
+        sizes = {name: _nbytes(tensor) for name, tensor in caches.tensors().items()}
+        bounded = {name: size for name, size in sizes.items() if caches.is_bounded(name)}
+        return {name: size for name, size in sizes.items() if name not in bounded}, bounded
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def decoding_flops(config: RunConfig, task: TaskShape, *, tokens: int, beam: int = 1) -> int:
+    """Return the FLOPs with which ``attnlab.models.decoding.decode`` decodes one row, as ``count_flops`` counts them.
+
+    Args:
+        config: resolved.
+        task: the task.
+        tokens: number of tokens of the source, and of the hypothesis that is decoded.
+        beam: number of hypotheses; all are as long.
+    """
+    return extrapolate_depth(lambda config: {"flops": _decoding_flops(config, task, tokens, beam)}, portable(config))["flops"]
+
+
+def _decoding_flops(config: RunConfig, task: TaskShape, n: int, beam: int) -> int:
+    with torch.device("meta"):
+        model = build(config, task).eval()
+        source = torch.ones(1, n, dtype=torch.long)
+    assert isinstance(model, EncoderDecoder)
+    with torch.no_grad():
+        encoded = model.encode(source)
+        steps = _recomputed(model, encoded, n) if without_cache(model.decoder) else _cached(model, encoded, n)
+        return count_flops(lambda: model.encode(source)) + beam * steps
+
+
+def _points(first: int, n: int) -> list[int]:
+    """Return up to three lengths from ``first`` to n, which determine a cost that is quadratic in the length."""
+    return sorted({first, (first + n) // 2, n})
+
+
+def _sum(costs: dict[int, int], n: int) -> int:
+    """Return the sum of a quadratic cost over all lengths, from the first of ``costs`` to n."""
+    lengths = [*costs]
+    coefficients = np.polyfit(lengths, list(costs.values()), len(lengths) - 1)
+    return round(float(np.polyval(coefficients, np.arange(lengths[0], n + 1)).sum()))
+
+
+def _recomputed(model: EncoderDecoder, encoded: torch.Tensor, n: int) -> int:
+    """Return the FLOPs of the decoder without a cache: of all tokens so far, for each of n tokens."""
+    tokens = encoded.new_ones(1, n, dtype=torch.long)
+    return _sum({t: count_flops(lambda t=t: _step(model, tokens[:, :t], encoded)) for t in _points(1, n)}, n)
+
+
+def _cached(model: EncoderDecoder, encoded: torch.Tensor, n: int) -> int:
+    """Return the FLOPs of the decoder over a cache: of one token for each of n; the first also reads the source."""
+    tokens, read = encoded.new_ones(1, n, dtype=torch.long), encoded[:, :0]
+    costs: dict[int, int] = {}
+    with key_value_cache(model.decoder):
+        first = count_flops(lambda: _step(model, tokens[:, :1], encoded))
+        filled = 1
+        for t in _points(2, n) if n > 1 else []:
+            if filled < t - 1:
+                model.decode(tokens[:, filled : t - 1], read, start=filled)
+            costs[t] = count_flops(lambda t=t: _step(model, tokens[:, t - 1 : t], read, start=t - 1))
+            filled = t
+    return first + (_sum(costs, n) if costs else 0)
+
+
+def _step(model: EncoderDecoder, tokens: torch.Tensor, encoded: torch.Tensor, *, start: int = 0) -> torch.Tensor:
+    """Return the logits after the last token, as decoding computes them."""
+    return model.head(model.decode(tokens, encoded, start=start)[:, -1])

@@ -12,13 +12,11 @@ from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.registry import TASKS
-from attnlab.training.costs import micro_batch
-from attnlab.training.decoding_costs import full_memory
+from attnlab.training.costs import full_memory, micro_batch
 from attnlab.training.device import set_up_run, synchronise
 from attnlab.training.distributed.group import Group
-from attnlab.training.gradients import backward
+from attnlab.training.gradients import RankBatch, backward
 from attnlab.training.optim import build_optimizer
-from attnlab.training.prefetch import RankBatch
 from attnlab.training.trainer import Trainer
 
 WARMUP = 2  # steps before the measurement: the first ones allocate memory and choose kernels

@@ -1,11 +1,17 @@
-"""The gradient of one batch, over its ranks and micro-batches, and loss scaling in fp16.
+"""The batches of training, and the gradient of one batch, over its ranks and micro-batches, with loss scaling in fp16.
+
+Batches are drawn one step ahead and moved to the device, so that no step waits for data.
 
 Loss scaling: Micikevicius et al. 2018, "Mixed Precision Training", arXiv:1710.03740, section 3.2. Gradients below 6e-8 are 0 in
 fp16, so that the loss is multiplied by a scale before the backward pass and gradients are divided by it after it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -14,10 +20,9 @@ from torch.utils._pytree import tree_leaves
 
 from attnlab.config.run import RunConfig
 from attnlab.models.base import Model
-from attnlab.tasks import Task
+from attnlab.tasks import Batch, Task
 from attnlab.training.device import autocast
 from attnlab.training.distributed.group import Group
-from attnlab.training.prefetch import RankBatch
 
 INITIAL_SCALE, MOST_SKIPPED = 2.0**16, 50  # of the loss; steps in a row, after which the scale is 2^-50 of what it was
 
@@ -33,7 +38,7 @@ def backward(
     config: RunConfig,
     device: torch.device,
     group: Group,
-    scaler: "LossScaler | None" = None,
+    scaler: LossScaler | None = None,
 ) -> tuple[Tensor, Memory]:
     """Accumulate in ``model`` the gradient of the mean loss over all targets of a batch, summed over the ranks.
 
@@ -135,3 +140,52 @@ def _split(memory: Memory, parts: int) -> list[Memory]:
 def _join(memories: list[Memory]) -> Memory:
     kept = [m for m in memories if m]
     return [torch.cat(rows) for rows in zip(*kept, strict=True)] if kept else None
+
+
+@dataclass(frozen=True)
+class RankBatch:
+    """One rank's part of a batch, on its device.
+
+    Attributes:
+        parts: the rank's micro-batches.
+        shares: of all targets in the whole batch, the fraction in each micro-batch.
+        tokens: tokens of the whole batch.
+    """
+
+    parts: list[Batch]
+    shares: list[float]
+    tokens: int
+
+
+class Prefetcher:
+    """Draw one rank's parts of the training batches.
+
+    On CUDA a step runs asynchronously: a batch that ``prefetch`` draws meanwhile is pinned and on its way before the device
+    needs it. Targets are counted on the CPU, so that no step synchronises with the device.
+
+    Attributes:
+        seconds: time that the program spent on drawing batches and on starting their copies.
+    """
+
+    def __init__(self, task: Task, config: RunConfig, *, group: Group, device: torch.device) -> None:
+        self._task, self._config, self._group, self._device = task, config, group, device
+        self._ahead: dict[int, RankBatch] = {}
+        self.seconds = 0.0
+
+    def take(self, step: int) -> RankBatch:
+        """Return the batch of ``step``, drawing it now if it was not prefetched, and forget it."""
+        if step not in self._ahead:
+            self.prefetch(step)
+        return self._ahead.pop(step)
+
+    def prefetch(self, step: int) -> None:
+        """Draw the batch of a coming step."""
+        start = perf_counter()
+        train_config = self._config.train
+        batch = self._task.train_batch(step, seed=self._config.seed, batch_size=train_config.batch_size)
+        targets = max(1, int((batch.targets >= 0).sum()))  # a batch without targets has shares of 0
+        rows, counts = self._group.rows(batch)
+        parts = rows.split(train_config.gradient_accumulation)
+        shares = [int((part.targets >= 0).sum()) * counts / targets for part in parts]
+        self._ahead = {step: RankBatch([part.to(self._device) for part in parts], shares, batch.tokens)}
+        self.seconds += perf_counter() - start

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
-from attnlab.training import checkpoint, costs, initial_weights, weights
+from attnlab.training import checkpoint, costs, weights
 from attnlab.training.device import describe_out_of_memory, is_out_of_memory, set_up_run
 from attnlab.training.distributed.group import Group
 from attnlab.training.optim import total_steps
@@ -58,7 +58,7 @@ def _recorded_result(config: RunConfig, *, report: Report, folder: Path) -> Resu
     Files that an earlier attempt left and that are no longer needed are removed.
     """
     recorded = load_result(folder, config=config)
-    if recorded is not None and initial_weights.is_outdated_result(recorded[0], config.init, folder):
+    if recorded is not None and weights.is_outdated_result(recorded[0], config.init, folder):
         logger.warning("training again, because the result in %s began with other weights of its stage", folder)
         recorded = None
     if recorded is None:
@@ -107,7 +107,7 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
         trainer = Trainer(config, folder=folder, **context)
         try:
             trainer.restore(state)
-            if trainer.start is not None and initial_weights.is_outdated(trainer.start.weights, config.init, path.parent):
+            if trainer.start is not None and weights.is_outdated(trainer.start.weights, config.init, path.parent):
                 raise ValueError("it began with other weights of its stage")
         except Exception as error:  # written by other code of the same version
             if is_out_of_memory(error):
@@ -121,7 +121,7 @@ def _start(config: RunConfig, *, folder: Path | None, **context: Any) -> Trainer
         logger.warning("no usable checkpoint in %s: starting from step 0", folder)
     trainer = Trainer(config, folder=folder, **context)
     if config.init is not None:
-        trainer.start = initial_weights.take_over(trainer.model, config.init, folder)
+        trainer.start = weights.take_over(trainer.model, config.init, folder)
         logger.info("starting from the stage %s: %s", config.init.stage, trainer.start.taken)
     return trainer
 

@@ -23,17 +23,13 @@ from attnlab.tasks.validation import check_first_batch, prepare_task
 from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks
 from attnlab.training.distributed.group import Group
-from attnlab.training.evaluate import evaluate
-from attnlab.training.gradients import LossScaler, Memory, backward
-from attnlab.training.initial_weights import StartingPoint
-from attnlab.training.items import ItemScores
-from attnlab.training.lengths import evaluate_lengths
+from attnlab.training.evaluate import ItemScores, evaluate, evaluate_lengths
+from attnlab.training.gradients import LossScaler, Memory, Prefetcher, backward
 from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_learning_rate, total_steps
-from attnlab.training.prefetch import Prefetcher
 from attnlab.training.result import History, Report, Result
-from attnlab.training.selection import Selection
-from attnlab.training.slope import final_slopes
+from attnlab.training.selection import Selection, final_slopes
 from attnlab.training.timing import Timer
+from attnlab.training.weights import StartingPoint
 
 CHECKPOINT_SECONDS = 600.0  # between two checkpoints, if the configuration does not say how often
 

@@ -6,7 +6,7 @@ import numpy
 import pytest
 from scipy.stats import mannwhitneyu, wilcoxon
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.moderation import moderate
 from benchmarks.estimands import (

@@ -11,10 +11,13 @@ from attnlab.config.design import (
     FactorialDesign,
     default_fraction,
     defining_words,
+    design_aliases,
+    estimable_terms,
     fractions,
+    model_columns,
+    model_terms,
     resolution,
 )
-from attnlab.config.linear_model import design_aliases, estimable_terms, model_columns, model_terms
 
 # Of the tables in Box, Hunter and Hunter, and of Montgomery from 9 factors on: factors -> cells -> resolution.
 RESOLUTIONS = {

@@ -9,7 +9,7 @@ import pytest
 from attnlab.cli import _config_keys
 from attnlab.config.reader import read_study
 from attnlab.config.schema import json_schema
-from attnlab.config.sweep import SweepConfig
+from attnlab.config.search import SweepConfig
 from attnlab.errors import UserError
 from attnlab.tracking.tags import to_yaml
 from tests.support.studies import GOOD, misread, write

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from attnlab.cli.main import main
-from attnlab.config.claim import OF_DIFFERENCES, ClaimConfig, Direction
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import OF_DIFFERENCES, ClaimConfig, Direction, EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds

@@ -19,8 +19,7 @@ from attnlab.models.build import build
 from attnlab.models.cache import key_value_cache
 from attnlab.models.residual import AttentionResidual, HyperConnection, Residual
 from attnlab.registry import VARIANTS
-from attnlab.training.costs import count_flops, plan_figures
-from attnlab.training.decoding_costs import full_memory
+from attnlab.training.costs import count_flops, full_memory, plan_figures
 from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
 from tests.support.small_runs import tokens
 

@@ -17,8 +17,7 @@ from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
 from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.parallel import Parallel
-from attnlab.training.costs import parameters, plan_figures, saved_mib
-from attnlab.training.decoding_flops import decoding_flops
+from attnlab.training.costs import decoding_flops, parameters, plan_figures, saved_mib
 from tests.models.test_decoding import BUILT_IN_VARIANTS, PARTS, Pairs, configuration
 from tests.support.small_translations import pairs, write
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan

@@ -10,7 +10,7 @@ from typing import Any
 import pandas
 import pytest
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.extras.paper.write import write_papers
 from attnlab.planning.plan import plan
 from attnlab.registry import ESTIMATORS

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import figures
 from attnlab.report.export import cells_frame

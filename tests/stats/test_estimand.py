@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 import numpy
 import pytest
 
-from attnlab.config.design import FactorialDesign, Point
-from attnlab.config.linear_model import BEYOND_SUM, model_terms
+from attnlab.config.design import BEYOND_SUM, FactorialDesign, Point, model_terms
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.factorial import TOGETHER, Effect, FactorialResult, estimate_effects, seed_effects
 from attnlab.stats.verdict import Reason, VerdictKind

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from attnlab.config.comparability import PROGRAM
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.compare import lose_alike, summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab import load_runs
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
@@ -22,7 +22,7 @@ from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, VerdictKind
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
-from attnlab.training.slope import final_slopes
+from attnlab.training.selection import final_slopes
 from tests.study.test_study import QUIET, study
 from tests.support.specs import changed, comparison_spec
 

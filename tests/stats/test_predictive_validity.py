@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.predictive_validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from tests.support.levels import made_up_levels

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attnlab._util.run_state import Reset
-from attnlab.study.execution.resume import files_to_remove, has_result, records_to_replace, trials_to_queue
+from attnlab.tracking.attempts import files_to_remove, has_result, records_to_replace, trials_to_queue
 
 
 def record(state: str, *, status: str = "FINISHED", failures: int = 0, more: dict[str, str] | None = None) -> Any:

@@ -16,7 +16,7 @@ from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks.text import Text
 from attnlab.trained import attention_maps, generation
-from attnlab.training import lengths, weights
+from attnlab.training import evaluate, weights
 from attnlab.training.train import train
 from tests.support.studies import COSINE
 
@@ -79,7 +79,7 @@ def test_readers_after_training_read_the_planned_data_or_none(
     assert compute_reference_scores(planned) == []
     assert "its data have changed" in log.messages[-1]
 
-    scores, tags = lengths.evaluate_lengths(build(config, task), task, {}, config=config, device=torch.device("cpu"))
+    scores, tags = evaluate.evaluate_lengths(build(config, task), task, {}, config=config, device=torch.device("cpu"))
     assert scores == {} and "its data have changed" in tags["length.8"]
 
 

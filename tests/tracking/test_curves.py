@@ -18,9 +18,9 @@ from attnlab import load_curves, load_runs
 from attnlab.report.write import write_report as report
 from attnlab.tracking import client as client_module
 from attnlab.tracking import runs as curves_module
+from attnlab.tracking.attempts import restored
 from attnlab.tracking.client import connect, search_runs, tracking_uri
 from attnlab.tracking.runs import read_curves
-from attnlab.tracking.summary import restored
 from benchmarks.large_study import CURVES, STEPS, make
 from tests.tracking.test_delivery import points
 

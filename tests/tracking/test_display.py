@@ -11,8 +11,8 @@ import pytest
 from attnlab import load_curves, load_runs
 from attnlab._util.run_state import RunState
 from attnlab.study.run import run
+from attnlab.tracking.attempts import SUMMARY_TAG, final_metrics
 from attnlab.tracking.client import connect
-from attnlab.tracking.summary import SUMMARY_TAG, final_metrics
 from attnlab.tracking.system_metrics import INTERVAL_SECONDS, SystemMetrics
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import view_state

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnlab import load_runs
 from attnlab._util.run_state import RunState
-from attnlab.config.estimand import EstimandConfig
+from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.page import make_page

@@ -17,9 +17,8 @@ from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import costs, cuda_memory
 from attnlab.training.distributed.group import Group
-from attnlab.training.gradients import backward
+from attnlab.training.gradients import Prefetcher, backward
 from attnlab.training.optim import build_optimizer
-from attnlab.training.prefetch import Prefetcher
 from tests.support.small_runs import Reviews, tiny
 from tests.support.studies import STUDY
 

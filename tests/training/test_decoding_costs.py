@@ -13,7 +13,7 @@ from attnlab.nn.cache import Cache, KeyValueCache
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
 from attnlab.training import costs
-from attnlab.training.decoding_costs import cached_bytes, decoding_module
+from attnlab.training.costs import cached_bytes, decoding_module
 from attnlab.variants import AttentionConfig, Variant
 from tests.models.test_decoding import Pairs, configuration
 from tests.models.test_layers import hybrid

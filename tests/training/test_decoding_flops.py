@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from attnlab.models.decoding import decode
-from attnlab.training.costs import count_flops
-from attnlab.training.decoding_flops import decoding_flops
+from attnlab.training.costs import count_flops, decoding_flops
 from tests.models.test_decoding import BEGIN, END, Pairs, configuration, encoder_decoder
 
 DIM, DEPTH, VOCABULARY = 12, 2, 31

@@ -14,7 +14,7 @@ from attnlab.models.build import build
 from attnlab.models.decoding import decode
 from attnlab.tasks.parallel import Parallel
 from attnlab.training import evaluate, train
-from attnlab.training.items import ItemScores
+from attnlab.training.evaluate import ItemScores
 from tests.support.small_translations import pairs, write
 
 

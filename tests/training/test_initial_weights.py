@@ -11,9 +11,9 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training import costs, weights
-from attnlab.training.initial_weights import TAKEN_TAG, WEIGHTS_TAG, match_shapes, take_over
 from attnlab.training.train import Result, train
 from attnlab.training.trainer import Trainer
+from attnlab.training.weights import TAKEN_TAG, WEIGHTS_TAG, match_shapes, take_over
 from tests.support.small_runs import tiny
 
 FIGURES = {"flops_per_token": 10.0, "parameters": 5}
@@ -109,7 +109,7 @@ def test_a_resumed_run_keeps_its_start_without_reading_the_weights_again(
     (tmp_path / "again").mkdir()
     run(SOURCE, tmp_path / "again")
     interrupt(config, tmp_path / "again", monkeypatch)
-    monkeypatch.setattr("attnlab.training.initial_weights.take_over", lambda *_: pytest.fail("it has a checkpoint"))
+    monkeypatch.setattr("attnlab.training.weights.take_over", lambda *_: pytest.fail("it has a checkpoint"))
     resumed = run(config, tmp_path / "again")
     assert resumed.tags == whole.tags and resumed.summary["chain_flops"] == whole.summary["chain_flops"]
     states = [weights.load(root / config.fingerprint())[1] for root in (tmp_path, tmp_path / "again")]

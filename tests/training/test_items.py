@@ -12,9 +12,8 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab.models.build import build
 from attnlab.tasks import Batch
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.training import items as items_module
-from attnlab.training.evaluate import evaluate
-from attnlab.training.items import ItemScores
+from attnlab.training import evaluate as items_module
+from attnlab.training.evaluate import ItemScores, evaluate
 from attnlab.training.train import train
 from tests.support.small_runs import Reviews, tiny
 

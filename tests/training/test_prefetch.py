@@ -9,7 +9,7 @@ from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import trainer
 from attnlab.training.distributed.group import Group
-from attnlab.training.prefetch import Prefetcher
+from attnlab.training.gradients import Prefetcher
 from tests.support.small_runs import Reviews, recorded, tiny
 
 CPU = torch.device("cpu")

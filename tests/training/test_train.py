@@ -17,7 +17,7 @@ from attnlab.models.build import build
 from attnlab.models.language_model import LanguageModel
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import checkpoint, evaluate, trainer
-from attnlab.training.lengths import evaluate_lengths
+from attnlab.training.evaluate import evaluate_lengths
 from attnlab.training.optim import learning_rate
 from attnlab.training.selection import Selection
 from attnlab.training.train import train

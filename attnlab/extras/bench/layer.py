@@ -20,8 +20,7 @@ from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.testing.composition import ComponentSpec, compose
-from attnlab.training.costs import saved_bytes
-from attnlab.training.decoding_costs import cached_bytes
+from attnlab.training.costs import cached_bytes, saved_bytes
 from attnlab.training.device import autocast, format_bytes, synchronise
 from attnlab.variants import Variant
 

@@ -85,7 +85,7 @@ def _has_enough_seeds(claim: Claim, plan: Plan) -> bool:
 
     A solve rate has an interval without a comparison: `ENOUGH_SEEDS` seeds that agree settle it.
     """
-    from attnlab.config.claim import OF_SOLVE_RATES
+    from attnlab.config.question import OF_SOLVE_RATES
     from attnlab.errors import UserError
     from attnlab.extras.claims.court import MAX_SEEDS
     from attnlab.study.adaptive import require_seeds_can_be_added

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.claim import ClaimConfig
+from attnlab.config.question import ClaimConfig
 from attnlab.config.reader import read_study
 from attnlab.config.yaml import parse, read
 from attnlab.errors import UserError, nearest

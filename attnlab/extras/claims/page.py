@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-from attnlab.config.claim import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
+from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
 from attnlab.extras.claims.court import Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.captions import metric_name

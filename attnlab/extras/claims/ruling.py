@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from attnlab.config.axes import label_text
-from attnlab.config.claim import OF_SOLVE_RATES, OF_TRAINING, OF_TRENDS, ClaimConfig, Direction
+from attnlab.config.question import OF_SOLVE_RATES, OF_TRAINING, OF_TRENDS, ClaimConfig, Direction
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.factorial import Effect, FactorialResult
 from attnlab.stats.paired import Difference

@@ -32,7 +32,7 @@ from attnlab.config.command import COLUMNS, SEED, CommandConfig, curve_name, des
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import find_program
 from attnlab.study.execution.job import Ended, Killed, Raised
-from attnlab.tracking.summary import restored
+from attnlab.tracking.attempts import restored
 from attnlab.training.result import History, Report, Result, load_result, save_result
 
 TAIL = 20  # last lines of stderr that are kept for a failure

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
-from attnlab.tracking.attempts import failures
-from attnlab.tracking.summary import final_metrics
+from attnlab.tracking.attempts import failures, final_metrics
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run

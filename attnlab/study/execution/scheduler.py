@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.resume import (
+from attnlab.study.execution.rows import run_folder
+from attnlab.study.trials.queue import Queue, Search, Ticket
+from attnlab.tracking.artifacts import fetch_weights
+from attnlab.tracking.attempts import (
     files_to_remove,
     has_result,
     metric_of,
     outdated_records,
     records_to_replace,
+    state_of,
     trials_to_queue,
 )
-from attnlab.study.execution.rows import run_folder
-from attnlab.study.trials.queue import Queue, Search, Ticket
-from attnlab.tracking.artifacts import fetch_weights
-from attnlab.tracking.attempts import state_of
 
 if TYPE_CHECKING:
     from attnlab._util.patience import Patience

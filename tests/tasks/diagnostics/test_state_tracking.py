@@ -20,7 +20,7 @@ from attnlab.tasks.diagnostics.group import GROUPS, Group
 from attnlab.tasks.diagnostics.listops import ListOps
 from attnlab.tasks.diagnostics.parity import Parity
 from attnlab.tasks.diagnostics.state_recall import StateRecall
-from attnlab.training.lengths import evaluate_lengths
+from attnlab.training.evaluate import evaluate_lengths
 from tests.support.small_runs import tiny
 
 RNG = 0
