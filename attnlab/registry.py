@@ -15,11 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attnlab._util.options import check_options as check_options
+from attnlab._util.options import options_of as options_of
+from attnlab._util.options import source as source
+from attnlab._util.options import with_defaults as with_defaults
 from attnlab._util.plugins import Plugins
-from attnlab._util.plugins import check_options as check_options
-from attnlab._util.plugins import options_of as options_of
-from attnlab._util.plugins import source as source
-from attnlab._util.plugins import with_defaults as with_defaults
 from attnlab._util.user_code import USER_MODULE, load_file
 from attnlab.errors import UserError, nearest
 from attnlab.field_names import find_ours, fold

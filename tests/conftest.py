@@ -228,16 +228,16 @@ def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of few reviews in place of IMDb's."""
-    from attnlab.tasks import archives, imdb, imdb_splits
+    from attnlab.tasks import archives, corpora, imdb
     from tests.support.small_reviews import PER_FOLDER, archive
 
     contents, digest = archive()
     (folders / "data").mkdir()
     (folders / "data" / archives.IMDB.file).write_bytes(contents)
     monkeypatch.setattr(archives, "REVIEWS_PER_FOLDER", PER_FOLDER)
-    monkeypatch.setattr(imdb_splits, "REVIEWS_PER_FOLDER", PER_FOLDER)
-    monkeypatch.setattr(imdb_splits, "HELD_OUT", PER_FOLDER // 10)
-    for module in (imdb, imdb_splits):
+    monkeypatch.setattr(corpora, "REVIEWS_PER_FOLDER", PER_FOLDER)
+    monkeypatch.setattr(corpora, "HELD_OUT", PER_FOLDER // 10)
+    for module in (imdb, corpora):
         monkeypatch.setattr(module, "IMDB", replace(archives.IMDB, contents=digest))
 
 

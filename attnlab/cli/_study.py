@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int, workers
-from attnlab.cli._printing import relative
-from attnlab.cli._progress import DelayedProgress, ProgressLine
+from attnlab.cli._printing import DelayedProgress, ProgressLine, relative
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:

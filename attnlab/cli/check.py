@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, positive_int
-from attnlab.cli._printing import print_table, print_text
-from attnlab.cli._progress import ProgressLine
+from attnlab.cli._printing import ProgressLine, print_table, print_text
 from attnlab.cli._study import add_components_argument, parse_sets
 from attnlab.errors import UserError
 

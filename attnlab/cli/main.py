@@ -17,10 +17,10 @@ import gc
 import io
 import os
 import sys
-from argparse import _SubParsersAction
-from collections.abc import Sequence
+from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
@@ -30,7 +30,6 @@ from attnlab._util.redact import redact
 from attnlab._util.text import EscapingStream
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
-from attnlab.cli._completion import SHELLS, PrintCompletion
 from attnlab.errors import UserError, one_line
 
 VERBS = Plugins(
@@ -64,6 +63,14 @@ VERBS = Plugins(
     },
 )
 EPILOG = "Runs are stored in ./runs (or ATTNLAB_RUNS), data sets in the user's cache folder (or ATTNLAB_DATA)."
+SHELLS = ("bash", "zsh")
+FILES: tuple[str, ...] = ("BUNDLE.zip", "FILE", "STUDY.yaml")  # metavariables of files
+FOLDERS: tuple[str, ...] = ("FOLDER",)
+VARIANTS: tuple[str, ...] = ("NAME|PATH",)  # names of classes, or files that define them
+PREAMBLE = {
+    "bash": '_attnlab_variants() {{ compgen -f -W "{names}" -- "$1"; }}',
+    "zsh": "_attnlab_variants() {{ _alternative 'variants:variant:({names})' 'files:file:_files' }}",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -181,3 +188,40 @@ def _fail(text: str, *, code: int) -> int:
     """Print an error on standard error and return the exit code."""
     _print_line(f"attnlab: {one_line(redact(text))}")
     return code
+
+
+class PrintCompletion(Action):
+    """Print the completion script of a shell, and exit."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None) -> None:
+        print(completion(parser, values))
+        parser.exit(0)
+
+
+def completion(parser: ArgumentParser, shell: str) -> str:
+    """Return the script that completes verbs, flags, choices, files and names of variants.
+
+    Args:
+        parser: That of all verbs.
+        shell: One of `SHELLS`.
+    """
+    import shtab
+
+    from attnlab.registry import VARIANTS as REGISTRY
+
+    kinds: dict[str, Any] = dict.fromkeys(FILES, shtab.FILE) | dict.fromkeys(FOLDERS, shtab.DIRECTORY)
+    kinds |= dict.fromkeys(VARIANTS, dict.fromkeys(SHELLS, "_attnlab_variants"))
+    for action in _actions(parser):
+        if action.metavar in kinds and action.nargs != 0:
+            vars(action)["complete"] = kinds[str(action.metavar)]  # where shtab looks for it
+    return shtab.complete(parser, shell, preamble=PREAMBLE[shell].format(names=" ".join(REGISTRY.names())))
+
+
+def _actions(parser: ArgumentParser) -> Iterator[Action]:
+    """Yield the arguments of a parser and of its verbs."""
+    actions: Sequence[Action] = parser._actions
+    for action in actions:
+        yield action
+        if isinstance(action, _SubParsersAction):
+            for verb in dict.fromkeys(action.choices.values()):
+                yield from _actions(verb)

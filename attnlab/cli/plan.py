@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser, number
-from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text
-from attnlab.cli._progress import DelayedProgress
+from attnlab.cli._printing import DelayedProgress, constant_columns, format_duration, print_table, print_text
 from attnlab.cli._study import add_study_arguments, plan_study
 from attnlab.errors import UserError
 
@@ -78,9 +77,8 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """
-    from attnlab.cli._command_plan import print_command_time, print_commands, print_files
     from attnlab.cli._omissions import print_omissions
-    from attnlab.cli._verdict_time import print_verdict_time
+    from attnlab.cli._plan_parts import print_command_time, print_commands, print_files, print_verdict_time
     from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
 
     if plan.study.command is not None:

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from attnlab._util.plugins import options_of
+from attnlab._util.options import options_of
 from attnlab.config.reader import read_study
 from attnlab.config.schema import json_schema
 from attnlab.config.types import WITH

@@ -43,7 +43,7 @@ from attnlab.tasks.cross_entropy import IGNORED, each_nats, mean_nats
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
-    from attnlab.tasks.reference_scores.base import Reference
+    from attnlab.tasks.reference_scores import Reference
 
 SPLITS = ("train", "valid", "test")
 

@@ -3,7 +3,7 @@
 Bits per byte are exact in both cases: the bits of all predicted tokens over the bytes of exactly these tokens. A split of bytes
 predicts all of its bytes but the first, and a split of subwords all of its tokens but the first.
 
-Limits count bytes. A stretch of bytes that a limited evaluation reads (``attnlab.tasks.stretches``) becomes the tokens from the
+Limits count bytes. A stretch of bytes that a limited evaluation reads (``attnlab.tasks.sequence``) becomes the tokens from the
 one that contains its first byte, which is not predicted, to the last one that ends in it. Cells with different vocabularies are
 so tested on the same text but for a few bytes at both ends of each stretch.
 """
@@ -19,12 +19,10 @@ import torch
 from torch import Tensor
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import SPLITS, known_split, whole_number
+from attnlab.tasks import SPLITS, known_split, reference_scores, whole_number
 from attnlab.tasks.byte_bpe import BYTES, ByteBPE, encoded_splits, load_or_learn_byte_bpe, vocabulary_identity
-from attnlab.tasks.reference_scores import compression, ngram
-from attnlab.tasks.reference_scores.base import Reference
-from attnlab.tasks.sequence import SequenceTask, count_bytes
-from attnlab.tasks.stretches import Stretches
+from attnlab.tasks.reference_scores import Reference
+from attnlab.tasks.sequence import SequenceTask, Stretches, count_bytes
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
@@ -126,13 +124,15 @@ class ByteTask(SequenceTask):
             return np.concatenate(self.counted("test", limit))
 
         def counted(limit: int | None) -> float:
-            return ngram.bits_per_token(self.text("train"), self.counted("test", limit))
+            return reference_scores.ngram_bits_per_token(self.text("train"), self.counted("test", limit))
 
-        n = ngram.ORDER
+        n = reference_scores.NGRAM_ORDER
         about = f"an interpolated {n}-gram model (modified Kneser-Ney) of all of train: each byte from the {n - 1} before it"
         return {
-            "gzip": Reference(compression.GZIP, lambda limit: compression.gzip_bits_per_byte(test(limit)), options=()),
-            "xz": Reference(compression.XZ, lambda limit: compression.xz_bits_per_byte(test(limit)), options=()),
+            "gzip": Reference(
+                reference_scores.GZIP, lambda limit: reference_scores.gzip_bits_per_byte(test(limit)), options=()
+            ),
+            "xz": Reference(reference_scores.XZ, lambda limit: reference_scores.xz_bits_per_byte(test(limit)), options=()),
             "n-gram": Reference(about, counted, options=()),
         }
 

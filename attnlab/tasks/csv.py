@@ -37,7 +37,7 @@ from attnlab.tasks.data_files import DataFile, decode, same_split_notes
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
 from attnlab.tasks.lines import is_not_nfc, require_line_ends, split_lines
 from attnlab.tasks.overlap import NOTABLE
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 
 logger = logging.getLogger(__name__)
 

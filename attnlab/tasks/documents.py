@@ -18,8 +18,7 @@ import torch
 
 from attnlab.tasks import Batch, known_split, whole_number
 from attnlab.tasks.bucketing import BucketedTask
-from attnlab.tasks.reference_scores.base import Reference
-from attnlab.tasks.reference_scores.linear import NB_SVM, TFIDF, Texts, nb_svm_accuracy, tfidf_accuracy
+from attnlab.tasks.reference_scores import NB_SVM, TFIDF, Reference, Texts, nb_svm_accuracy, tfidf_accuracy
 
 FORMAT = 2  # of the prepared files
 PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1

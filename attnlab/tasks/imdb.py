@@ -20,12 +20,11 @@ import torch
 
 from attnlab._util.packages import version_of
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import SPLITS, Batch, imdb_splits, known_split, wordpiece
+from attnlab.tasks import SPLITS, Batch, corpora, known_split, subwords
 from attnlab.tasks.archives import IMDB
-from attnlab.tasks.corpora import REVIEWS, review_text
+from attnlab.tasks.corpora import CLASSES, REVIEWS, review_text
 from attnlab.tasks.documents import FORMAT, DocumentTask, write_split, write_words
-from attnlab.tasks.imdb_splits import CLASSES
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 
 logger = logging.getLogger(__name__)
 
@@ -67,17 +66,17 @@ class Imdb(DocumentTask):
         self.segments = 2 if self.has_subwords else 0
         if self.has_subwords and self.length < 3:
             raise UserError(f"length: expected at least 3, for [CLS], a token and [SEP], got {self.length}")
-        wordpiece.identity(corpus, vocabulary)  # refuses an unknown corpus
+        subwords.wordpiece_identity(corpus, vocabulary)  # refuses an unknown corpus
 
     def identity(self) -> str:
-        data = imdb_splits.identity()
+        data = corpora.reviews_identity()
         return f"{data} text {REVIEWS} {self.vocabulary_identity()}" if self.has_subwords else data
 
     def vocabulary_identity(self) -> str:
-        return wordpiece.identity(self.corpus, self.vocabulary) if self.has_subwords else super().vocabulary_identity()
+        return subwords.wordpiece_identity(self.corpus, self.vocabulary) if self.has_subwords else super().vocabulary_identity()
 
     def count(self, split: str) -> int:
-        return imdb_splits.sizes()[known_split(split)]
+        return corpora.review_counts()[known_split(split)]
 
     @property
     def data_name(self) -> str:
@@ -88,7 +87,7 @@ class Imdb(DocumentTask):
             "contents": IMDB.contents,
             "vocabulary": self.vocabulary,
             "tokenizers": version_of("tokenizers"),
-            "held_out": [imdb_splits.HELD_OUT, imdb_splits.HOLD_OUT_SEED],
+            "held_out": [corpora.HELD_OUT, corpora.HOLD_OUT_SEED],
             "format": FORMAT,
         }
         if self.has_subwords:
@@ -100,7 +99,7 @@ class Imdb(DocumentTask):
         batch = super().batch(split, rows)
         if self.has_subwords:
             lengths = self.row_lengths(split)[rows]
-            batch.inputs[torch.arange(len(rows)), torch.from_numpy(lengths - 1)] = wordpiece.SEP
+            batch.inputs[torch.arange(len(rows)), torch.from_numpy(lengths - 1)] = subwords.SEP
         return batch
 
     def reference_scores(self) -> dict[str, Reference]:
@@ -121,14 +120,14 @@ class Imdb(DocumentTask):
         """The tokenizer of the WordPiece vocabulary; it adds [CLS] and [SEP]."""
         from tokenizers.processors import TemplateProcessing
 
-        tokenizer: Any = wordpiece.load(self.corpus, self.vocabulary)
-        special = [(name, wordpiece.SPECIAL_TOKENS.index(name)) for name in ("[CLS]", "[SEP]")]
+        tokenizer: Any = subwords.load_wordpiece(self.corpus, self.vocabulary)
+        special = [(name, subwords.SPECIAL_TOKENS.index(name)) for name in ("[CLS]", "[SEP]")]
         tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
         return tokenizer
 
     def build_data(self, place: Path) -> None:
         """Write the prepared files: three arrays for each split, and ``words.json`` of words."""
-        splits = imdb_splits.read()
+        splits = corpora.read_reviews()
         if self.has_subwords:
             tokenizer = self._subwords
         else:

@@ -33,10 +33,10 @@ from torch.nn import functional as F
 
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import IGNORED, Batch, Task, corpora, datasets, known_split, whole_number, wordpiece
+from attnlab.tasks import IGNORED, Batch, Task, corpora, datasets, known_split, subwords, whole_number
 from attnlab.tasks.cross_entropy import each_nats
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
@@ -89,11 +89,11 @@ class MaskedText(Task):
             raise UserError("next_sentence: expected false with the objective causal, because [CLS] sees no passage, got true")
         self.corpus, self.is_causal = corpus, objective == "causal"
         self.length = whole_number(length, name="length", least=SHORTEST)
-        self.vocabulary = whole_number(vocabulary, name="vocabulary", least=len(wordpiece.SPECIAL_TOKENS) + 1)
+        self.vocabulary = whole_number(vocabulary, name="vocabulary", least=len(subwords.SPECIAL_TOKENS) + 1)
         self.next_sentence = not self.is_causal if next_sentence is None else bool(next_sentence)
         self.classes = 2 if self.next_sentence else 0
         self.role = "causal" if self.is_causal else "bidirectional"
-        wordpiece.identity(corpus, vocabulary)  # refuses an unknown corpus
+        subwords.wordpiece_identity(corpus, vocabulary)  # refuses an unknown corpus
         self._splits: dict[str, Passages] = {}
         self._place: Path | None = None
 
@@ -101,7 +101,7 @@ class MaskedText(Task):
         return f"masked_text of {self.vocabulary_identity()}"
 
     def vocabulary_identity(self) -> str:
-        return wordpiece.identity(self.corpus, self.vocabulary)
+        return subwords.wordpiece_identity(self.corpus, self.vocabulary)
 
     def prepare(self) -> None:
         if self._place is None:
@@ -165,16 +165,16 @@ class MaskedText(Task):
         labels = torch.from_numpy(np.where(pairs.follows, IS_NEXT, NOT_NEXT)) if self.next_sentence else None
         if self.is_causal:
             inputs = torch.from_numpy(tokens)
-            following = F.pad(inputs[:, 1:], (0, 1), value=wordpiece.PAD)
-            targets, positions = following.masked_fill(following == wordpiece.PAD, IGNORED), None
+            following = F.pad(inputs[:, 1:], (0, 1), value=subwords.PAD)
+            targets, positions = following.masked_fill(following == subwords.PAD, IGNORED), None
         else:
-            maskable = tokens >= len(wordpiece.SPECIAL_TOKENS)
+            maskable = tokens >= len(subwords.SPECIAL_TOKENS)
             inputs, targets, positions = mask_tokens(
                 tokens,
                 maskable,
                 rng=masks,
-                mask=wordpiece.MASK,
-                first=len(wordpiece.SPECIAL_TOKENS),
+                mask=subwords.MASK,
+                first=len(subwords.SPECIAL_TOKENS),
                 vocabulary=self.vocabulary,
             )
         return Batch(
@@ -218,7 +218,7 @@ class MaskedText(Task):
         def unigram(limit: int | None) -> float:
             counts = np.bincount(self.split("train").tokens, minlength=self.vocabulary) + 1.0
             if self.is_causal:
-                counts[wordpiece.SEP] += 2 * len(self.split("train").tokens) / (self.length - 3)
+                counts[subwords.SEP] += 2 * len(self.split("train").tokens) / (self.length - 3)
             bits = torch.from_numpy(-np.log2(counts / counts.sum()))
             targets = [
                 batch.targets[batch.targets != IGNORED] for batch in self.eval_batches("test", batch_size=64, limit=limit)
@@ -231,15 +231,15 @@ class MaskedText(Task):
         """Return ``[CLS]``, the tokens of the text, and ``[SEP]``. ``[MASK]`` is a masked token here, and text in the data."""
         ids: list[int] = []
         for number, part in enumerate(text.split("[MASK]")):
-            ids += [wordpiece.MASK] * (number > 0) + self._tokenizer.encode(part, add_special_tokens=False).ids
-        return [wordpiece.CLS, *ids, wordpiece.SEP]
+            ids += [subwords.MASK] * (number > 0) + self._tokenizer.encode(part, add_special_tokens=False).ids
+        return [subwords.CLS, *ids, subwords.SEP]
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids))
 
     @cached_property
     def _tokenizer(self) -> Any:
-        return wordpiece.load(self.corpus, self.vocabulary)
+        return subwords.load_wordpiece(self.corpus, self.vocabulary)
 
 
 def assemble(tokens: np.ndarray, pairs: Pairs, *, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -259,9 +259,9 @@ def assemble(tokens: np.ndarray, pairs: Pairs, *, length: int) -> tuple[np.ndarr
     index_a, index_b = pairs.starts_a[:, None] + place - 1, pairs.starts_b[:, None] + place - ends_a - 1
     index = np.where(place < ends_a, index_a, index_b).clip(0, len(tokens) - 1)
     rows = tokens[index].astype(np.int64)
-    rows[:, 0] = wordpiece.CLS
-    rows[(place == ends_a) | (place == ends)] = wordpiece.SEP
-    rows[place > ends] = wordpiece.PAD
+    rows[:, 0] = subwords.CLS
+    rows[(place == ends_a) | (place == ends)] = subwords.SEP
+    rows[place > ends] = subwords.PAD
     return rows, ((place > ends_a) & (place <= ends)).astype(np.int64), place <= ends
 
 
@@ -367,12 +367,12 @@ def prepare_passages(corpus: str, vocabulary: int) -> Path:
     """
 
     def build(folder: Path) -> None:
-        tokenizer: Any = wordpiece.load(corpus, vocabulary)
+        tokenizer: Any = subwords.load_wordpiece(corpus, vocabulary)
         for split, documents in corpora.find(corpus).read().items():
             logger.info("%s: encoding the %s documents of %s", corpus, f"{len(documents):,}", split)
             _write(folder, split, documents, tokenizer)
 
-    key = {"vocabulary": wordpiece.identity(corpus, vocabulary), "format": FORMAT}
+    key = {"vocabulary": subwords.wordpiece_identity(corpus, vocabulary), "format": FORMAT}
     return datasets.prepared(f"{corpus}-passages", key, build)
 
 

@@ -11,10 +11,15 @@ Three kinds:
   subword that continues a word begins with ``##``. The subwords are learned by byte-pair merges.
 
 The same texts and options give the same vocabulary, in every process and with any number of threads.
+
+A WordPiece vocabulary of a corpus (Devlin et al. 2019, section 3: "We use WordPiece embeddings") is learned on its ``train``.
+It depends on its corpus and its size alone, so tasks that name the same two have the same token ids: a classifier can start
+from the weights of a masked language model. Texts are lower-cased, and accents are removed, as for BERT's uncased models.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -22,10 +27,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attnlab._util.packages import version_of
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import datasets
+from attnlab.tasks import corpora, datasets
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 Kind = Literal["bpe", "byte_bpe", "wordpiece"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -35,6 +42,10 @@ SPACE = "▁"
 WHITE_SPACE = r"[\s\x1c-\x1f]+"  # as str.isspace() defines it: \s lacks the separators of ASCII
 LEAST_COUNT = 2  # occurrences of a pair that is merged
 FORMAT = 1  # of the cached vocabularies
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL_TOKENS))
+ALPHABET = 200  # most frequent characters; words with another one are [UNK]
+WORDPIECE_FORMAT = 1  # of the options below
 
 
 def learn(
@@ -193,3 +204,30 @@ def _words(texts: Iterable[str], *, lower: bool) -> list[str]:
     counter.model = models.WordLevel(unk_token=UNKNOWN)
     counter.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=1 << 31, min_frequency=0, show_progress=False))
     return list(counter.get_vocab())
+
+
+def wordpiece_identity(corpus: str, vocabulary: int) -> str:
+    """Return a string that identifies the meaning of token ids, without fetching anything."""
+    return f"wordpiece {vocabulary} of {corpora.find(corpus).identity()} format {WORDPIECE_FORMAT}"
+
+
+def load_wordpiece(corpus: str, vocabulary: int) -> Tokenizer:
+    """Return the vocabulary of a corpus, which is learned once and stored with the prepared data.
+
+    Args:
+        corpus: the name of a corpus.
+        vocabulary: number of token ids, including ``SPECIAL_TOKENS``.
+
+    Raises:
+        UserError: the corpus is not available, or the vocabulary is smaller than the alphabet.
+    """
+
+    def learned() -> Tokenizer:
+        documents = corpora.find(corpus).read()["train"]
+        logger.info("%s: learning a WordPiece vocabulary of %s tokens", corpus, f"{vocabulary:,}")
+        texts = [sentence for document in documents for sentence in document]
+        return learn("wordpiece", texts, vocabulary=vocabulary, special_tokens=SPECIAL_TOKENS, lower=True, alphabet=ALPHABET)
+
+    tokenizer = load_or_learn(f"{corpus}-wordpiece", wordpiece_identity(corpus, vocabulary), learned)
+    tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+    return tokenizer

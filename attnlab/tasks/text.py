@@ -4,7 +4,7 @@ import numpy as np
 
 from attnlab.tasks.bytes import ByteTask
 from attnlab.tasks.data_files import SplitFiles
-from attnlab.tasks.text_forms import form_notes
+from attnlab.tasks.lines import form_notes
 
 
 class Text(ByteTask):

@@ -24,11 +24,10 @@ import torch
 from torch import Tensor
 
 from attnlab.errors import UserError, nearest
-from attnlab.tasks import SPLITS, whole_number
+from attnlab.tasks import SPLITS, reference_scores, whole_number
 from attnlab.tasks.data_files import DataFile, SplitFiles, decode
 from attnlab.tasks.lines import split_lines
-from attnlab.tasks.reference_scores import ngram
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 from attnlab.tasks.sequence import SequenceTask, count_bytes
 
 HEAD = 4096  # bytes of a file that are compared with other formats
@@ -157,11 +156,11 @@ class Tokens(SequenceTask):
 
     def reference_scores(self) -> dict[str, Reference]:
         """Return the score of an n-gram model of tokens on the tokens that an evaluation counts."""
-        order = ngram.longest(self.vocabulary)
+        order = reference_scores.longest_order(self.vocabulary)
 
         def score(limit: int | None) -> float:
             test = self.counted("test", limit)
-            bits = ngram.bits_per_token(self.split("train")[:COUNTED], test, vocabulary=self.vocabulary)
+            bits = reference_scores.ngram_bits_per_token(self.split("train")[:COUNTED], test, vocabulary=self.vocabulary)
             if self._token_bytes is None:
                 return bits
             predicted = np.concatenate([stretch[1:] for stretch in test])

@@ -44,8 +44,7 @@ from attnlab.tasks.parallel_text import (
     shared_note,
     write_side,
 )
-from attnlab.tasks.reference_scores.base import Reference
-from attnlab.tasks.reference_scores.translation import translation_references
+from attnlab.tasks.reference_scores import Reference, translation_references
 from attnlab.tasks.subwords import learn
 from attnlab.tasks.translation_scores import known_tokenizer, score_translations, script_note, signatures
 

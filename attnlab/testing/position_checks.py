@@ -55,7 +55,7 @@ class SchemeTarget:
         heads, head_dim: number of heads and width of one; ``with_supported_shape`` chooses them.
         roles: the roles that the scheme supports.
         unsupported_roles: the other roles, with the reason.
-        treatments: of calls of the scheme, for a diagnosis: see ``attnlab.testing.diagnosis.treatments``.
+        treatments: of calls of the scheme, for a diagnosis: see ``attnlab.testing.diagnosis.operations``.
     """
 
     scheme: type[Position]

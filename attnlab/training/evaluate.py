@@ -4,7 +4,7 @@ The memory is empty at the beginning of each row, so the number of rows in a bat
 the text is read with an incomplete memory. With memory, the number of rows is therefore limited: each row
 has at least ``FILLED`` times the segments that fill the memory, and at most 1/16 of the text is read before
 it is full, for any ``evaluate.batch_size``. A limited evaluation also empties the memory at the start of
-each stretch of the text (``attnlab.tasks.stretches``).
+each stretch of the text (``attnlab.tasks.sequence``).
 
 On a CPU, which gains nothing from large batches, a batch is evaluated and decoded in parts, which bound its memory.
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.plugins import OPTIMIZER_FIELDS
+from attnlab._util.options import OPTIMIZER_FIELDS
 from attnlab._util.raise_site import describe_error
 from attnlab.config.run import TrainConfig
 from attnlab.registry import OPTIMIZERS

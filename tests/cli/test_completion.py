@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli import main
-from attnlab.cli._completion import SHELLS
+from attnlab.cli.main import SHELLS
 
 ASK = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_attnlab; echo "${COMPREPLY[*]}"'
 

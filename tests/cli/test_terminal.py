@@ -18,7 +18,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 DISPLAY = """\
 import sys
 from attnlab._util.run_state import RunState
-from attnlab.cli._progress import DelayedProgress, ProgressLine
+from attnlab.cli._printing import DelayedProgress, ProgressLine
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -124,7 +124,7 @@ def test_a_reader_that_stops_is_no_error(here: Path, words: list[str]) -> None:
 def test_an_interrupt_while_the_bar_starts_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.live import Live
 
-    from attnlab.cli._progress import DelayedProgress
+    from attnlab.cli._printing import DelayedProgress
 
     stopped: list[Live] = []
 

@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import MANIFEST, Bundle, read_bundle, write_archive, write_bundle
 from attnlab.extras.sharing.merge import merge
 from attnlab.study.run import run
-from attnlab.tracking.calls import read_looks
+from attnlab.tracking.looks import read_looks
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tags import to_yaml
 from attnlab.tracking.transfer import hide_incomplete

@@ -17,7 +17,7 @@ from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study import looks as study_looks
 from attnlab.study.run import run
-from attnlab.tracking.calls import RecordedLooks, read_looks
+from attnlab.tracking.looks import RecordedLooks, read_looks
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import to_yaml
 from tests.study.test_study import QUIET, study

@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
 from attnlab.planning.plan import plan
-from attnlab.study.execution.rows import ResultRows
+from attnlab.study.execution.runner import ResultRows
 from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.tracking.attempts import REPLACED_TAG
 from attnlab.tracking.client import search_runs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.tasks import archives, corpora, imdb_splits, wikipedia
+from attnlab.tasks import archives, corpora
 from attnlab.tasks.corpora import sentences
 
 PARAGRAPH = "Anarchism is a political theory that is sceptical of authority."
@@ -33,19 +33,19 @@ PARAGRAPH = "Anarchism is a political theory that is sceptical of authority."
     ],
 )
 def test_markup_is_removed(source: str, text: str):
-    assert wikipedia.article_text(source) == [text]
+    assert corpora.article_text(source) == [text]
 
 
 @pytest.mark.parametrize(
     "line", ["== History ==", "* an item of a long list", "# another item of a list", "| a cell of a table"]
 )
 def test_lines_without_sentences_are_left_out(line: str):
-    assert wikipedia.article_text(f"{line}\n{PARAGRAPH}\nshort\n12345 67890 12345 67890") == [PARAGRAPH]
+    assert corpora.article_text(f"{line}\n{PARAGRAPH}\nshort\n12345 67890 12345 67890") == [PARAGRAPH]
 
 
 @pytest.mark.parametrize("redirect", ["#REDIRECT [[Anarchism and other theories]]", "#redirect[[Anarchism and theories]]"])
 def test_redirects_have_no_text(redirect: str):
-    assert wikipedia.article_text(redirect) == []
+    assert corpora.article_text(redirect) == []
 
 
 def page(title: str, text: str) -> str:
@@ -55,7 +55,7 @@ def page(title: str, text: str) -> str:
 def test_articles_of_a_dump():
     dump = page("One", PARAGRAPH) + page("Talk:One", PARAGRAPH) + page("Two", f"{PARAGRAPH}\n\n{PARAGRAPH}")
     dump += page("Empty", "#REDIRECT [[One]]") + page("Cut", PARAGRAPH).partition("</text>")[0]
-    found = list(wikipedia.articles(dump))
+    found = list(corpora.articles(dump))
     assert [len(paragraphs) for _, paragraphs in found] == [1, 2, 1]
     assert all(dump[offset:].startswith("<page>") for offset, _ in found)
     assert set(sum((paragraphs for _, paragraphs in found), [])) == {PARAGRAPH}
@@ -91,8 +91,8 @@ def test_articles_of_enwik8_are_split_by_their_place_in_the_dump(folders: Path, 
 
 
 def test_reviews_have_the_splits_of_the_task(small_reviews: None):
-    splits, texts = corpora.find("imdb").read(), imdb_splits.read()
-    assert {name: len(documents) for name, documents in splits.items()} == imdb_splits.sizes()
+    splits, texts = corpora.find("imdb").read(), corpora.read_reviews()
+    assert {name: len(documents) for name, documents in splits.items()} == corpora.review_counts()
     for name, documents in splits.items():
         assert all(document[0] in text for document, text in zip(documents, texts[name][0], strict=True))
         assert not any("<br" in sentence for document in documents for sentence in document)

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.tasks import datasets, documents, imdb, imdb_splits, wordpiece
+from attnlab.tasks import corpora, datasets, documents, imdb, subwords
 from attnlab.tasks.bucketing import by_length, padding_share, shuffled_by_length
+from attnlab.tasks.corpora import CLASSES
 from attnlab.tasks.imdb import Imdb
-from attnlab.tasks.imdb_splits import CLASSES
 from attnlab.tasks.masked_text import MaskedText
-from attnlab.tasks.reference_scores.linear import Texts
+from attnlab.tasks.reference_scores import Texts
 from tests.support.paths import ROOT
 
 LENGTHS = np.random.default_rng(0).lognormal(5.2, 0.6, size=4001).clip(5, 512).astype(int)
@@ -174,35 +174,35 @@ def test_refusals(task: Imdb):
 # ---------------------------------------------------------------- subwords
 
 
-def subwords(**options: Any) -> Imdb:
+def with_subwords(**options: Any) -> Imdb:
     made = Imdb(**{"length": 9, "vocabulary": 90, "tokens": "wordpiece", **options})
     made.prepare()
     return made
 
 
 def test_a_row_of_subwords_is_cls_review_sep_also_where_it_is_cut(small_reviews: None):
-    task = subwords()
-    whole = subwords(length=400)
+    task = with_subwords()
+    whole = with_subwords(length=400)
     cut = 0
     for made, batch in ((t, b) for t in (task, whole) for b in t.eval_batches("test", batch_size=8)):
         lengths = batch.mask.sum(1) if batch.mask is not None else torch.full((len(batch.inputs),), batch.inputs.shape[1])
         rows = torch.arange(len(lengths))
-        assert (batch.inputs[:, 0] == wordpiece.CLS).all() and (batch.inputs[rows, lengths - 1] == wordpiece.SEP).all()
-        assert ((batch.inputs == wordpiece.SEP).sum(1) == 1).all()
+        assert (batch.inputs[:, 0] == subwords.CLS).all() and (batch.inputs[rows, lengths - 1] == subwords.SEP).all()
+        assert ((batch.inputs == subwords.SEP).sum(1) == 1).all()
         full = made.split("test").lengths[batch.items.numpy()]  # type: ignore[union-attr]
         cut += int((full > made.length).sum())
     assert cut > 10
 
 
 def test_subwords_are_encoded_as_the_reviews_are(small_reviews: None):
-    task = subwords(length=400)
+    task = with_subwords(length=400)
     ids = task.encode("GOOD!<br />bad")
-    assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP and task.decode(ids) == "good! bad"
-    assert task.split("train").tokens.max() < 90 and wordpiece.UNK not in ids
+    assert ids[0] == subwords.CLS and ids[-1] == subwords.SEP and task.decode(ids) == "good! bad"
+    assert task.split("train").tokens.max() < 90 and subwords.UNK not in ids
 
 
 def test_the_vocabulary_is_that_of_the_pretraining_task(small_reviews: None):
-    task, pretraining = subwords(), MaskedText(corpus="imdb", vocabulary=90)
+    task, pretraining = with_subwords(), MaskedText(corpus="imdb", vocabulary=90)
     assert task.vocabulary_identity() == pretraining.vocabulary_identity()
     assert task.encode("bad w1 w2") == pretraining.encode("bad w1 w2")
     others = [MaskedText(corpus="imdb", vocabulary=91), MaskedText(corpus="enwik8", vocabulary=90), Imdb(vocabulary=90)]
@@ -211,7 +211,7 @@ def test_the_vocabulary_is_that_of_the_pretraining_task(small_reviews: None):
 
 
 def test_the_reference_scores_of_subwords_are_those_of_words(small_reviews: None):
-    scores = subwords().reference_scores()
+    scores = with_subwords().reference_scores()
     assert scores["tf-idf"].score(None) == Imdb().reference_scores()["tf-idf"].score(None)
 
 
@@ -241,11 +241,11 @@ def test_the_real_reviews(real_data: Path, tmp_path: Path, monkeypatch: pytest.M
     reviews, note = imdb.IMDB.read(imdb.IMDB, datasets.folder() / imdb.IMDB.file)
     assert "sha256 of the 50,000 as expected" in note
     counts = {"train": 11_250, "valid": 1_250, "test": 12_500}
-    for name, names in imdb_splits.hold_out(list(reviews)).items():
+    for name, names in corpora.hold_out(list(reviews)).items():
         assert [sum(f"/{label}/" in review for review in names) for label in CLASSES] == [counts[name]] * 2
 
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(imdb_splits, "HELD_OUT", 125)
+    monkeypatch.setattr(corpora, "HELD_OUT", 125)
     monkeypatch.setattr(datasets, "load", lambda source: {name: reviews[name] for name in list(reviews)[::10]})
     task.prepare()
     for name, count in counts.items():

@@ -8,16 +8,16 @@ import torch
 
 from attnlab._util.metrics import merge
 from attnlab.errors import UserError
-from attnlab.tasks import IGNORED, Batch, corpora, wordpiece
+from attnlab.tasks import IGNORED, Batch, corpora, subwords
 from attnlab.tasks.masked_text import IS_NEXT, NOT_NEXT, MaskedText, Passages
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.testing import check_task
 from tests.support.documents import documents, use_small_corpus
 from tests.support.small_runs import tiny
 
-SPECIAL = len(wordpiece.SPECIAL_TOKENS)
+SPECIAL = len(subwords.SPECIAL_TOKENS)
 MASKABLE = np.arange(40)[None] < np.full((2000, 1), 37)
-OPTIONS = {"mask": wordpiece.MASK, "first": SPECIAL, "vocabulary": 500}
+OPTIONS = {"mask": subwords.MASK, "first": SPECIAL, "vocabulary": 500}
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_15_per_cent_are_chosen_and_80_10_10_per_cent_masked_replaced_and_kept()
     assert (chosen.sum(1) == 6).all() and not chosen[:, 37:].any()  # round(0.15 * 37)
     assert torch.equal(targets[chosen], torch.from_numpy(tokens)[chosen])
     assert torch.equal(inputs[~chosen], torch.from_numpy(tokens)[~chosen])
-    shares = [(inputs[chosen] == token).double().mean().item() for token in (wordpiece.MASK, targets[chosen])]
+    shares = [(inputs[chosen] == token).double().mean().item() for token in (subwords.MASK, targets[chosen])]
     assert shares == pytest.approx([0.8, 0.1 + 0.1 / 495], abs=0.01)  # a standard error is 0.004
-    assert inputs[chosen].min() >= wordpiece.MASK and inputs[chosen].max() == 499
+    assert inputs[chosen].min() >= subwords.MASK and inputs[chosen].max() == 499
     assert (targets.gather(1, positions) != IGNORED).all() and positions.shape == (2000, 6)
     places = chosen.double().mean(0)[:37]
     assert places.min() > 0.12 and places.max() < 0.21  # each position as often: 6 / 37, a standard error is 0.008
@@ -100,10 +100,10 @@ def test_the_lengths_do_not_tell_whether_the_second_passage_follows():
 
 def test_special_tokens_in_a_text_are_text(corpus: None):
     ids = task().encode("a [MASK] b [SEP] [PAD]")
-    assert ids[0] == wordpiece.CLS and ids[-1] == wordpiece.SEP
-    assert not {wordpiece.SEP, wordpiece.PAD} & set(ids[1:-1])
-    assert ids.count(wordpiece.MASK) == 1  # of a prompt: in the data it is text, too
-    assert wordpiece.MASK not in task()._tokenizer.encode("a [MASK] b").ids
+    assert ids[0] == subwords.CLS and ids[-1] == subwords.SEP
+    assert not {subwords.SEP, subwords.PAD} & set(ids[1:-1])
+    assert ids.count(subwords.MASK) == 1  # of a prompt: in the data it is text, too
+    assert subwords.MASK not in task()._tokenizer.encode("a [MASK] b").ids
 
 
 def test_without_next_sentences_the_first_passages_are_the_same(corpus: None):
@@ -124,15 +124,15 @@ def test_a_row_is_cls_a_sep_b_sep(corpus: None, options: dict[str, object]):
             batch = next(made.eval_batches("valid", batch_size=50))
         assert batch.segments is not None and batch.mask is not None
         whole = torch.where(batch.targets == IGNORED, batch.inputs, batch.targets) if made.role != "causal" else batch.inputs
-        assert (whole[:, 0] == wordpiece.CLS).all() and ((whole == wordpiece.SEP).sum(1) == 2).all()
-        assert torch.equal(batch.mask, whole != wordpiece.PAD)
+        assert (whole[:, 0] == subwords.CLS).all() and ((whole == subwords.SEP).sum(1) == 2).all()
+        assert torch.equal(batch.mask, whole != subwords.PAD)
         last = batch.mask.sum(1) - 1
-        assert (whole[torch.arange(50), last] == wordpiece.SEP).all()
-        first = (whole == wordpiece.SEP).long().argmax(1, keepdim=True)
+        assert (whole[torch.arange(50), last] == subwords.SEP).all()
+        first = (whole == subwords.SEP).long().argmax(1, keepdim=True)
         place = torch.arange(whole.shape[1])
         assert torch.equal(batch.segments.bool(), (place > first) & batch.mask)
         words = made._tokenizer.decode(whole[0][batch.mask[0]].tolist()).split()
-        assert words and (whole != wordpiece.UNK).all()
+        assert words and (whole != subwords.UNK).all()
 
 
 def test_the_documents_of_a_pair(corpus: None):
@@ -142,7 +142,7 @@ def test_the_documents_of_a_pair(corpus: None):
     tokens = torch.where(whole.targets == IGNORED, whole.inputs, whole.targets)
     agree = []
     for row, segments in zip(tokens, whole.segments, strict=True):  # type: ignore[arg-type]
-        a, b = (made.decode(row[(segments == s) & (row != wordpiece.PAD)].tolist()).split() for s in (0, 1))
+        a, b = (made.decode(row[(segments == s) & (row != subwords.PAD)].tolist()).split() for s in (0, 1))
         marks = [{word for word in words if word.startswith("x0")} for words in (a[1:], b[:1])]
         agree.append(marks[1] <= marks[0] if marks[0] else None)
     labels = whole.labels.tolist()  # type: ignore[union-attr]

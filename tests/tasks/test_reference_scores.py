@@ -24,10 +24,10 @@ from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import BackgroundScores, compute_reference_scores
 from attnlab.study.run import run
+from attnlab.tasks import reference_scores
 from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.tasks.reference_scores import linear, ngram
-from attnlab.tasks.reference_scores.base import Reference, compute_score
+from attnlab.tasks.reference_scores import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores, write_reference_scores
 from attnlab.tracking.runs import load_runs
 from tests.support.synthetic import INFO, SPEC, made_up
@@ -37,7 +37,7 @@ def text(of: str) -> np.ndarray:
     return np.frombuffer(of.encode(), dtype=np.uint8)
 
 
-def chance(model: ngram.KneserNey, history: str, byte: str) -> float:
+def chance(model: reference_scores.KneserNey, history: str, byte: str) -> float:
     return model.probabilities(text(history + byte))[-1]
 
 
@@ -49,7 +49,7 @@ def test_a_hand_computed_example() -> None:
 
     Pairs: ab, ba, ac, once each. Different bytes before: a 1 (b), b 1 (a), c 1 (a).
     """
-    model = ngram.KneserNey(text("abac"), order=2)
+    model = reference_scores.KneserNey(text("abac"), order=2)
     of_all = Fraction(3, 2) / 3 * Fraction(1, 256)  # the share of order 1 that every byte gets
     single = Fraction(1, 2) / 3 + of_all  # for each byte seen
     assert chance(model, "", "b") == pytest.approx(float(single), rel=1e-14)
@@ -94,13 +94,13 @@ def test_every_probability_is_the_recursions(order: int) -> None:
     task = PyDocs()
     train, test = task.split("train")[:3_001], np.concatenate([task.split("test")[:211], text("\x00é")])
     expected = oracle(train.tobytes(), order)
-    chances = ngram.KneserNey(train, order=order).probabilities(test)
+    chances = reference_scores.KneserNey(train, order=order).probabilities(test)
     assert chances == pytest.approx([expected(test[:i].tobytes(), int(test[i])) for i in range(len(test))], rel=1e-12)
 
 
 @pytest.mark.parametrize("history", ["", "t", "with the ", "never seen: \x00\x01\x02\x03\x04\x05\x06"])
 def test_probabilities_sum_to_one(history: str) -> None:
-    model = ngram.KneserNey(PyDocs().split("train")[:20_011])
+    model = reference_scores.KneserNey(PyDocs().split("train")[:20_011])
     after = [model.probabilities(np.append(text(history), np.uint8(byte)))[-1] for byte in range(256)]
     assert min(after) > 0
     assert math.fsum(after) == pytest.approx(1, abs=1e-12)
@@ -109,7 +109,7 @@ def test_probabilities_sum_to_one(history: str) -> None:
 @pytest.mark.parametrize(("vocabulary", "order"), [(2, 8), (300, 7), (50_257, 4), (2**32, 2)])
 def test_a_model_of_a_larger_vocabulary_sums_to_one(vocabulary: int, order: int) -> None:
     tokens = np.random.default_rng(0).integers(0, min(vocabulary, 300), size=2_003).astype(np.uint32)
-    model = ngram.KneserNey(tokens, order=order, vocabulary=vocabulary)
+    model = reference_scores.KneserNey(tokens, order=order, vocabulary=vocabulary)
     history = tokens[500 : 500 + order]
     seen = np.arange(min(vocabulary, 300))
     after = [model.probabilities(np.append(history, np.uint32(token)))[-1] for token in seen]
@@ -119,20 +119,20 @@ def test_a_model_of_a_larger_vocabulary_sums_to_one(vocabulary: int, order: int)
 
 def test_an_order_that_does_not_fit_into_one_number_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 4"):
-        ngram.KneserNey(np.zeros(9, np.uint16), order=5, vocabulary=50_257)
+        reference_scores.KneserNey(np.zeros(9, np.uint16), order=5, vocabulary=50_257)
 
 
 def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
-    bits = ngram.bits_per_token(text("a" * 50), [text("aaab")])
+    bits = reference_scores.ngram_bits_per_token(text("a" * 50), [text("aaab")])
     assert 0 < bits < 10
 
 
 def test_each_stretch_begins_without_a_history_and_its_first_token_is_not_predicted() -> None:
     train = PyDocs().split("train")[:20_011]
     stretches = [train[500:517], train[900:931]]
-    model = ngram.KneserNey(train)
+    model = reference_scores.KneserNey(train)
     bits = [-math.log2(p) for stretch in stretches for p in model.probabilities(stretch)[1:]]
-    assert ngram.bits_per_token(train, stretches) == pytest.approx(sum(bits) / (16 + 30), rel=1e-12)
+    assert reference_scores.ngram_bits_per_token(train, stretches) == pytest.approx(sum(bits) / (16 + 30), rel=1e-12)
 
 
 # ---------------------------------------------------------------- the tasks' own
@@ -145,30 +145,30 @@ def test_reference_scores_of_bytes_read_the_bytes_that_an_evaluation_counts() ->
     assert scores["gzip"] == 8 * len(gzip.compress(test, 9, mtime=0)) / limit
     assert scores["xz"] == 8 * len(lzma.compress(test, preset=9 | lzma.PRESET_EXTREME)) / limit
     counted = sum(int((batch.targets >= 0).sum()) for batch in task.eval_batches("test", batch_size=3, limit=limit))
-    chances = ngram.KneserNey(task.split("train")).probabilities(task.split("test")[:limit])[1:]
+    chances = reference_scores.KneserNey(task.split("train")).probabilities(task.split("test")[:limit])[1:]
     assert scores["n-gram"] == pytest.approx(-np.log2(chances).sum() / counted, rel=1e-12)
     assert scores["n-gram"] < scores["xz"]
 
 
-def made_up_reviews(n: int, *, seed: int, flip: float = 0.0) -> linear.Texts:
+def made_up_reviews(n: int, *, seed: int, flip: float = 0.0) -> reference_scores.Texts:
     """Return texts of 7 words out of 40: one of 0 to 4 in class 0, one of 5 to 9 in class 1; the rest is uninformative."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, n)
     words = random.integers(10, 40, (n, 7))
     words[np.arange(n), random.integers(0, 7, n)] = 5 * labels + random.integers(0, 5, n)
     labels = np.where(random.random(n) < flip, 1 - labels, labels)
-    return linear.Texts(words.ravel(), 7 * np.arange(1, n + 1), labels)
+    return reference_scores.Texts(words.ravel(), 7 * np.arange(1, n + 1), labels)
 
 
 def test_linear_classifiers_find_the_words_that_tell() -> None:
     train, valid, test = (made_up_reviews(n, seed=n) for n in (600, 101, 307))
-    assert linear.tfidf_accuracy(train, valid, test) > 0.97
-    assert linear.nb_svm_accuracy(train, test) > 0.97
-    assert linear.nb_svm_accuracy(train, made_up_reviews(307, seed=5, flip=1.0)) < 0.03
+    assert reference_scores.tfidf_accuracy(train, valid, test) > 0.97
+    assert reference_scores.nb_svm_accuracy(train, test) > 0.97
+    assert reference_scores.nb_svm_accuracy(train, made_up_reviews(307, seed=5, flip=1.0)) < 0.03
 
 
 def test_pairs_do_not_cross_from_one_text_to_the_next() -> None:
-    features, rows = linear.Texts(np.array([3, 4, 3, 4, 5]), np.array([2, 5]), np.array([0, 1])).features
+    features, rows = reference_scores.Texts(np.array([3, 4, 3, 4, 5]), np.array([2, 5]), np.array([0, 1])).features
     pairs = {(int(f >> 32) - 1, int(f & 0xFFFFFFFF), int(row)) for f, row in zip(features, rows, strict=True) if f >> 32}
     assert pairs == {(3, 4, 0), (3, 4, 1), (4, 5, 1)}
 
@@ -176,7 +176,7 @@ def test_pairs_do_not_cross_from_one_text_to_the_next() -> None:
 def test_the_log_count_ratio_is_wang_and_mannings() -> None:
     """Two features, which occur (2, 1) times in class 1 and (0, 1) times in class 0: p = (3, 2) / 5, q = (1, 2) / 3."""
     inputs = np.array([[1, 1], [1, 0], [0, 1]])
-    ratio = linear.log_count_ratio(inputs, np.array([1, 1, 0]), smoothing=1.0)
+    ratio = reference_scores.log_count_ratio(inputs, np.array([1, 1, 0]), smoothing=1.0)
     assert ratio == pytest.approx([math.log((3 / 5) / (1 / 3)), math.log((2 / 5) / (2 / 3))])
 
 
@@ -254,7 +254,7 @@ def test_labels_distinguish_scores_of_one_name() -> None:
 # ---------------------------------------------------------------- in a study
 
 OWN = """
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 from attnlab.tasks.pydocs import PyDocs
 
 
@@ -356,7 +356,7 @@ def test_the_report_finds_the_scores_of_a_study(folders: Path) -> None:
 IN_BACKGROUND = """
 import os, time
 from pathlib import Path
-from attnlab.tasks.reference_scores.base import Reference
+from attnlab.tasks.reference_scores import Reference
 from attnlab.tasks.pydocs import PyDocs
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from attnlab.models.build import build
 from attnlab.tasks import IGNORED
 from attnlab.tasks.bytes import ByteTask
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.tasks.stretches import FEW, LONG, MANY, MULTIPLE, SHORT, stretches
+from attnlab.tasks.sequence import FEW, LONG, MANY, MULTIPLE, SHORT, stretches
 from attnlab.training.evaluate import evaluate
 from tests.support.small_runs import tiny
 

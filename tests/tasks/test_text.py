@@ -8,8 +8,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
+from attnlab.tasks.lines import form_notes
 from attnlab.tasks.text import Text
-from attnlab.tasks.text_forms import form_notes
 from tests.support.studies import STUDY, misplanned, write
 
 TRAIN, VALID, TEST = (bytes(range(start, start + 60)) * 10 for start in (0, 70, 140))

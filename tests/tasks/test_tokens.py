@@ -12,8 +12,7 @@ from attnlab._util.metrics import merge
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.tasks import IGNORED
-from attnlab.tasks.reference_scores import ngram
+from attnlab.tasks import IGNORED, reference_scores
 from attnlab.tasks.tokens import Tokens
 from attnlab.training.train import train
 from tests.support.studies import STUDY, misplanned, write
@@ -178,7 +177,9 @@ def test_the_reference_score_is_that_of_a_model_of_tokens(limit: int | None, cor
     task = tokens()
     scores = {name: reference.score(limit) for name, reference in task.reference_scores().items()}
     order = 64 // 9  # 307 tokens need 9 bits
-    chances = ngram.KneserNey(task.split("train"), order=order, vocabulary=VOCABULARY).probabilities(task.split("test")[:limit])
+    chances = reference_scores.KneserNey(task.split("train"), order=order, vocabulary=VOCABULARY).probabilities(
+        task.split("test")[:limit]
+    )
     assert scores == {"n-gram": pytest.approx(-np.log2(chances[1:]).mean(), rel=1e-12)}
     exact = tokens(token_bytes="bytes.txt")
     bytes_counted = sum(len(SPELLED[token].encode()) for token in task.split("test")[1:limit])

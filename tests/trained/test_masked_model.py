@@ -7,7 +7,7 @@ import torch
 
 import attnlab
 from attnlab.errors import UserError
-from attnlab.tasks import wordpiece
+from attnlab.tasks import subwords
 from attnlab.training.train import train
 from tests.models.test_masked_language_model import config
 from tests.support.documents import use_small_corpus
@@ -22,7 +22,7 @@ def trained(folders: Path, monkeypatch: pytest.MonkeyPatch):  # noqa: ANN201
 
 def test_a_text_with_masks_gets_logits_of_every_token(trained: attnlab.TrainedModel) -> None:
     ids = trained.encode("bala [MASK] koso")
-    assert ids[0, 0] == wordpiece.CLS and ids[0, -1] == wordpiece.SEP and (ids == wordpiece.MASK).sum() == 1
+    assert ids[0, 0] == subwords.CLS and ids[0, -1] == subwords.SEP and (ids == subwords.MASK).sum() == 1
     logits = trained("bala [MASK] koso")
     assert logits.shape == (1, ids.shape[1], 120)
     padded = torch.cat([ids, torch.zeros_like(ids)], dim=1)

@@ -20,19 +20,10 @@ from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import Bundle, read_bundle
 from attnlab.study.run import study_lock
 from attnlab.tracking.attempts import QUESTIONS_TAG, THREADS_TAG
-from attnlab.tracking.calls import (
-    CALL_PREFIX,
-    FILE_PREFIX,
-    LOOK_PREFIXES,
-    Call,
-    call_tags,
-    joined_looks,
-    look_tags,
-    looks_in,
-    read_calls,
-)
+from attnlab.tracking.calls import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.history import Entry, Event, comparable_fields, latest_plan, version_of
+from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
 from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
 
 FEWEST_DIGITS = 16  # of a bundle's digest

@@ -21,7 +21,7 @@ from attnlab.config.types import Named
 from attnlab.errors import one_line
 from attnlab.study.execution.child import die_with_parent, output_to
 from attnlab.study.execution.job import PRELOAD
-from attnlab.tasks.reference_scores.base import Reference, compute_score
+from attnlab.tasks.reference_scores import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore
 
 if TYPE_CHECKING:

@@ -36,7 +36,16 @@ from attnlab.study.execution.job import (
     decide_ending,
     timed_out,
 )
-from attnlab.study.execution.rows import ResultRows, Row, log_path, row_of_refusal, run_folder
+from attnlab.study.execution.rows import (
+    Row,
+    log_path,
+    row_of_record,
+    row_of_refusal,
+    row_of_run,
+    row_without_confirmation,
+    row_without_record,
+    run_folder,
+)
 from attnlab.study.execution.worker import Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
@@ -394,3 +403,44 @@ class Runner:
         if isinstance(error, KeyboardInterrupt):
             done = len(self._scheduler.finished) + self._rows.results
             error.args = (f"interrupted: {done} of {self._expected_total} runs are finished; rerun the same command to resume",)
+
+
+class ResultRows:
+    """The rows of a study's runs; the runner adds each run that ends.
+
+    Args:
+        root: the folder of runs.
+    """
+
+    def __init__(self, plan: Plan, root: Path, *, tracker: Tracker, scheduler: Scheduler) -> None:
+        self._plan, self._root, self._tracker, self._scheduler = plan, root, tracker, scheduler
+        self._ended: dict[str, Row] = {}  # by the run's key
+
+    def add(self, run: Run, ending: Ending, *, run_id: str, seconds: float = 0.0) -> None:
+        """Add the row of a run that ended in this call, replacing the row of its last attempt."""
+        self._ended[run.key] = row_of_run(run, ending, run_id=run_id, seconds=seconds, root=self._root)
+
+    @property
+    def results(self) -> int:
+        """The number of runs that ended in this call with a result."""
+        return sum(row.state not in WITHOUT_RESULT for row in self._ended.values())
+
+    def all(self) -> list[Row]:
+        """Return a row for each run, each trial with a record, and each cell with nothing to confirm after its search.
+
+        Runs and trials of earlier calls and of other parents are included.
+        """
+        order = {cell.name: i for i, cell in enumerate([*self._plan.stages, *self._plan.cells])}
+        runs = sorted(self._scheduler.runs.values(), key=lambda run: order[run.cell.name])
+        run_rows = [self._find(run.key) or row_without_record(run) for run in runs]
+        trial_rows = (self._find(key) for key in self._scheduler.trials)
+        seed = self._plan.seeds[0]
+        unconfirmed = [row_without_confirmation(cell, seed, reason) for cell, reason in self._scheduler.unconfirmed.items()]
+        return [*run_rows, *(row for row in trial_rows if row is not None), *unconfirmed]
+
+    def _find(self, key: str) -> Row | None:
+        """Return the row of a run that was trained here, in an earlier call, or by another parent."""
+        if key in self._ended:
+            return self._ended[key]
+        record = self._scheduler.finished.get(key) or self._tracker.find(key)
+        return row_of_record(record, root=self._root) if record is not None else None

@@ -28,7 +28,7 @@ from attnlab.tasks.cross_entropy import each_nats
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score
     from attnlab.config.run import RunConfig
-    from attnlab.tasks.reference_scores.base import Reference
+    from attnlab.tasks.reference_scores import Reference
 
 
 ROWS = 2_000  # in each of valid and test, and per training epoch
@@ -181,7 +181,7 @@ class Diagnostic(Task):
         return f"{type(self).__name__} {self.vocabulary}"
 
     def reference_scores(self) -> dict[str, Reference]:
-        from attnlab.tasks.reference_scores.base import Reference
+        from attnlab.tasks.reference_scores import Reference
 
         def solution(limit: int | None) -> float:
             inputs, targets = (rows[:limit] for rows in self._evaluation_rows("test"))

@@ -9,7 +9,6 @@ A check is a function that takes a ``CheckTarget`` and returns a short descripti
 
 from attnlab.testing.checks import (
     backends,
-    causality,
     components,
     cost,
     dropout,
@@ -17,18 +16,17 @@ from attnlab.testing.checks import (
     lifecycle,
     memory,
     modes,
-    padding,
     positions,
     projections,
     shapes,
+    visibility,
 )
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
 from attnlab.testing.checks.target import CheckTarget
 
 MODULES = (
     shapes,
-    causality,
-    padding,
+    visibility,
     positions,
     components,
     memory,

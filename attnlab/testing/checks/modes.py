@@ -18,11 +18,11 @@ from torch import Tensor
 
 from attnlab._util.machine import available_memory
 from attnlab.nn.processor import DTYPES
-from attnlab.testing.checks.causality import MASK
-from attnlab.testing.checks.padding import ADVICE as PADDING
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number
 from attnlab.testing.checks.sizes import Sizes
 from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
+from attnlab.testing.checks.visibility import MASK
+from attnlab.testing.checks.visibility import PADDING_ADVICE as PADDING
 from attnlab.training.device import autocast
 
 P = 0.3  # of dropout

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.testing.checks.causality import MASK
-from attnlab.testing.checks.padding import ADVICE as PADDING
 from attnlab.testing.checks.result import Check, NotDeclared, Unsupported
 from attnlab.testing.checks.sizes import Sizes
 from attnlab.testing.checks.target import AttentionLayer, CheckTarget
+from attnlab.testing.checks.visibility import MASK
+from attnlab.testing.checks.visibility import PADDING_ADVICE as PADDING
 from attnlab.testing.composition import component_classes
 from attnlab.testing.diagnosis.evidence import KEYS, QUERIES, ROWS, Candidate, Cause, Evidence, Subject, running, transformed
-from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS
-from attnlab.testing.diagnosis.treatments import Treatment, with_copies, with_restored_module
+from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS, Treatment, with_copies, with_restored_module
 from attnlab.testing.position_checks import SchemeTarget, logits
 from attnlab.training.device import autocast
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.testing.checks.target import seed_generators
-from attnlab.testing.diagnosis import treatments
-from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS, Operation, Recorder
-from attnlab.testing.diagnosis.treatments import Snapshot, Treatment
+from attnlab.testing.diagnosis import operations
+from attnlab.testing.diagnosis.operations import SCANS, TRANSFORMS, Operation, Recorder, Snapshot, Treatment
 
 ROWS, QUERIES, KEYS = 31, 37, 41  # sizes that no width of a layer equals, so that dimensions can be told apart
 MODULES = 5  # new modules that are compared: one in a few may differ
@@ -117,31 +116,31 @@ class Evidence:
         """
         draws, rows, positions = (self.of_kind(kind) for kind in ("random", "rows", "positions"))
         if self.arguments:
-            yield Candidate(self.mutation(method), treatments.with_copies)
+            yield Candidate(self.mutation(method), operations.with_copies)
         if self.attributes:
             cause = Cause("state", _state(method, list(self.attributes)))
-            yield Candidate(cause, treatments.with_restored_module)
+            yield Candidate(cause, operations.with_restored_module)
             parts = {f"self.{name.partition('.')[0]}" for name in self.attributes}
             if kept := [one for one in rows + positions if not one.keeps_shape and any(part in one.code for part in parts)]:
-                yield Candidate(cause, treatments.without(kept))  # a running statistic
+                yield Candidate(cause, operations.without(kept))  # a running statistic
         if self.random_modes and draws:
-            yield Candidate(Cause("randomness", _random(draws[0], self.random_modes)), treatments.without(draws))
+            yield Candidate(Cause("randomness", _random(draws[0], self.random_modes)), operations.without(draws))
         if self.mixes_rows and not self.outside:
-            yield Candidate(_batch(rows) if rows or self.reads_rows else _BATCH_SIZE, treatments.row_by_row)
+            yield Candidate(_batch(rows) if rows or self.reads_rows else _BATCH_SIZE, operations.row_by_row)
         norms = [one for one in rows if one.keeps_shape or one not in positions]
         if norms:
-            yield Candidate(_batch(norms), treatments.without(norms))
+            yield Candidate(_batch(norms), operations.without(norms))
         if (turned := self.of_kind("reversed")) and not self.outside:
-            yield Candidate(Cause("reversed", _reversed(turned[0])), treatments.without(turned))
+            yield Candidate(Cause("reversed", _reversed(turned[0])), operations.without(turned))
         if transforms := [one for one in positions if one.function in TRANSFORMS]:
-            yield Candidate(transformed(transforms), treatments.without(transforms))
+            yield Candidate(transformed(transforms), operations.without(transforms))
         if positions:
-            yield Candidate(Cause("statistic", _statistic(positions[0], roles)), treatments.without(positions))
+            yield Candidate(Cause("statistic", _statistic(positions[0], roles)), operations.without(positions))
         for one in self.of_kind("keys"):
             advice = f"A statistic of all keys of a query, hidden ones included, reaches its output: {one} computes it. "
             cause = Cause("statistic", f"{advice}Leave out the keys that `mask` or the causal role hides.")
             for value in (1.0, 0.0):  # without effect on a quotient, and on a difference
-                yield Candidate(cause, treatments.without([one], value=value))
+                yield Candidate(cause, operations.without([one], value=value))
 
     def elsewhere(self) -> Cause | None:
         """Return the cause that lies outside of the module, or None."""

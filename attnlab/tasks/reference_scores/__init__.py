@@ -1,1 +1,0 @@
-"""Reference scores: simple methods without a network. Internal: not part of the public interface."""
