@@ -36,9 +36,9 @@ def bare(study: Path, marks: Path) -> None:
 def starts(study: Path, marks: Path) -> None:
     """Run the study with ``attnlab.run``; record each run's request, process start and first step."""
     import attnlab
+    from attnlab.study.execution.child import Worker
     from attnlab.study.execution.job import Job
     from attnlab.study.execution.progress import ProgressDisplay
-    from attnlab.study.execution.worker import Worker
 
     def start(job: Job) -> Worker:
         _write(marks, key=job.folder.name, asked=time.monotonic())

@@ -1,7 +1,7 @@
 """The cost metrics of a run, defined once.
 
 A cost metric is a number per run that is reported next to the task's scores: parameters, arithmetic, memory, speed. To
-add one, put it into the summary of a run (`attnlab.training.costs`, or `attnlab.training.timing` for times) and add an entry
+add one, put it into the summary of a run (`attnlab.training.costs`, or `attnlab.training.trainer` for times) and add an entry
 to `COST_METRICS`. The report's tables, plots and exported files, the table that `attnlab run` prints, the columns of
 `attnlab runs`, the MLflow view and the documentation of `attnlab.load_runs` all read this table.
 """

@@ -74,7 +74,7 @@ def print_files(plan: Plan, *, each: bool, named: str = "with your classes", con
 
 def print_command_time(plan: Plan) -> None:
     """Print the time of the runs that are left, if finished ones show how long a run takes."""
-    from attnlab.study.record import finished_records
+    from attnlab.study.plan import finished_records
     from attnlab.tracking.attempts import final_metrics
 
     try:

@@ -1,4 +1,7 @@
-"""Arguments and steps that the verbs which plan or run a study share."""
+"""Arguments and steps that the verbs which plan or run a study share.
+
+The cells that a plan leaves out, and its notes, are printed in groups by reason, so that a large grid stays readable.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import logging
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int, workers
-from attnlab.cli._printing import DelayedProgress, ProgressLine, relative
+from attnlab.cli._printing import DelayedProgress, ProgressLine, print_text, relative
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_STUDY = "study.yaml"
+Axes = Mapping[str, Any]  # axis -> label
+MAX_VALUES = 8  # of one axis that are listed
+MIN_NOTES = 3  # equal notes on fewer cells are printed for each cell
 
 
 def add_study_arguments(parser: Parser) -> None:
@@ -165,13 +171,12 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     Raises:
         UserError: every cell is refused.
     """
-    from attnlab.cli._omissions import print_omissions
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.result import judge
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.looks import further_look_notes
-    from attnlab.study.record import code_change_notes
+    from attnlab.study.plan import code_change_notes
     from attnlab.study.run import check_own_variants, run
 
     plan.require_runs()
@@ -207,3 +212,65 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
 def command_name() -> str:
     """Return the command that starts attnlab here: its path if its environment is not activated."""
     return "attnlab" if shutil.which("attnlab") or not sys.argv[0].endswith("attnlab") else relative(Path(sys.argv[0]))
+
+
+def print_omissions(plan: Plan, *, each: bool = False) -> None:
+    """Print the refused and the skipped cells with their reasons, and the notes of the plan.
+
+    Args:
+        each: print a line for each cell instead of one for each reason.
+    """
+    refused = [(cell.name, cell.axes, str(cell.refusal)) for cell in plan.cells if cell.refusal is not None]
+    skipped = [(cell.name, cell.axes, cell.because) for cell in plan.skipped]
+    every = [cell.axes for cell in (*plan.cells, *plan.unselected, *plan.skipped)]
+    grouped = False
+    for kind, cells in (("refused", refused), ("skipped", skipped)):
+        reasons: dict[str, list[tuple[str, Axes]]] = {}
+        for name, axes, reason in cells:
+            reasons.setdefault(f"{name}: {reason}" if each else reason, []).append((name, axes))
+        for reason, group in reasons.items():
+            print_text(f"{kind}: {reason if each else f'{_describe(group, every)}: {reason}'}")
+            grouped |= len(group) > 1
+    if grouped:
+        print("(attnlab plan --all lists each of these cells.)")
+    for note in plan.notes if each else _grouped_notes(plan, every):
+        print_text(f"note: {note}")
+
+
+def _describe(group: Sequence[tuple[str, Axes]], every: Sequence[Axes]) -> str:
+    """Return the name of a single cell; of several, their number and the values of the axes that distinguish them."""
+    if len(group) == 1:
+        return group[0][0]
+    values = " and ".join(_shared_values([axes for _, axes in group], every))
+    return f"{len(group)} cells{f' with {values}' if values else ''}"
+
+
+def _shared_values(group: Sequence[Axes], every: Sequence[Axes]) -> list[str]:
+    """Return the values of each axis of which the group does not have all, as `--only` takes them: ``variant=dense,wide``."""
+    ends = [axis.rpartition(".")[2] for axis in group[0]]
+    texts = []
+    for axis, end in zip(group[0], ends, strict=True):
+        values = list(dict.fromkeys(str(axes[axis]) for axes in group))
+        total = len({str(axes[axis]) for axes in every})
+        if len(values) < total:
+            listed = ",".join(values) if len(values) <= MAX_VALUES else f"({len(values)} of {total} values)"
+            texts.append(f"{end if ends.count(end) == 1 else axis}={listed}")
+    return texts
+
+
+def _grouped_notes(plan: Plan, every: Sequence[Axes]) -> list[str]:
+    """Return the notes; those that make the same statement on several cells are one."""
+    statements: dict[str, list[tuple[str, Axes]]] = {}
+    for note in plan.notes:
+        cell = next((cell for cell in plan.cells if note.startswith(f"{cell.name!r} ")), None)
+        if cell is None:
+            statements[note] = []
+        else:
+            statements.setdefault(note.removeprefix(repr(cell.name)), []).append((cell.name, cell.axes))
+    notes = []
+    for statement, group in statements.items():
+        if len(group) < MIN_NOTES:
+            notes += [f"{name!r}{statement}" for name, _ in group] or [statement]
+        else:
+            notes.append(f"each of {_describe(group, every)}{statement}")
+    return notes

@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.study.adaptive import seed_notes
     from attnlab.study.looks import further_look_notes
-    from attnlab.study.record import code_change_notes
+    from attnlab.study.plan import code_change_notes
     from attnlab.tracking.client import snapshot
 
     with snapshot():
@@ -77,8 +77,8 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """
-    from attnlab.cli._omissions import print_omissions
     from attnlab.cli._plan_parts import print_command_time, print_commands, print_files, print_verdict_time
+    from attnlab.cli._study import print_omissions
     from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
 
     if plan.study.command is not None:
@@ -175,7 +175,7 @@ def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
 
 def _print_finished(plan: Plan) -> None:
     """Print how many of the plan's runs are finished, if the study has a record."""
-    from attnlab.study.record import count_stored_results, finished_records
+    from attnlab.study.plan import count_stored_results, finished_records
 
     try:
         finished = finished_records(plan)

@@ -191,7 +191,7 @@ def _search(text: str | None, study: str) -> SearchConfig | None:
 
 def _auto_settings(study: str, root: str | Path | None) -> tuple[tuple[str, str], ...]:
     """Return the fields that a study leaves to the plan, each with its value on a type of device and the reason."""
-    from attnlab.study.record import recorded_machine
+    from attnlab.study.plan import recorded_machine
 
     return tuple(
         (path, f"{axis_text(setting.value)} on {kind}: {setting.reason}")

@@ -15,7 +15,7 @@ from attnlab.stats.futility import Futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import Looks, level_at, merge_looks
-from attnlab.study.record import finished_records
+from attnlab.study.plan import finished_records
 from attnlab.study.selection import earlier_tables, looks_at_plan, record_table
 from attnlab.tracking.client import snapshot
 from attnlab.tracking.looks import RecordedLooks, add_looks, earliest_start, read_looks, start_of

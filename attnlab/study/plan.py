@@ -1,7 +1,13 @@
-"""Plan a study with what its record and this machine say: settings that `auto` leaves to the plan."""
+"""Plan a study with what its record and this machine say: settings that `auto` leaves to the plan.
+
+The record is read as far as a plan needs it: finished runs, settings and threads. Nothing is written. ``code_change_notes``
+names recorded runs that a change of the user's code invalidates.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.progress import Progress, no_progress
 from attnlab.errors import UserError
+from attnlab.study.execution.rows import run_folder
+from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG, has_result
+from attnlab.tracking.client import runs_folder, search_runs
+from attnlab.tracking.runs import recorded_experiment
+from attnlab.training.result import FILE
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
     from attnlab.planning.machine import AutoMachine, StepTime
     from attnlab.planning.plan import Plan
+    from attnlab.tracking.client import Record
 
 
 def plan(
@@ -53,7 +65,6 @@ def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
     """
     from attnlab._util.process import start_fork_server
     from attnlab.study.execution.job import PRELOAD
-    from attnlab.study.record import recorded_machine
 
     recorded = recorded_machine(name, root=root)
     if not recorded:
@@ -66,3 +77,149 @@ def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> Sequence[Seq
     from attnlab.study.execution.measurements import measure_steps
 
     return measure_steps(configs, paths)
+
+
+def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
+    """Return the records of the plan's runs that have a result, trials included, by the keys of the runs.
+
+    Args:
+        root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``. Without a record of the study the result is empty.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(plan.study.study, root)
+    if recorded is None:
+        return {}
+    client, experiment = recorded
+    planned = _planned_keys(plan)
+    finished: dict[str, Record] = {}
+    for record in search_runs(client, experiment.experiment_id):
+        key = record.data.tags["attnlab.fingerprint"]
+        if has_result(record, retries=plan.study.retries) and (key in planned or _confirms(plan, record)):
+            finished[key] = record
+    return finished
+
+
+def count_stored_results(plan: Plan, root: str | Path | None = None) -> int:
+    """Return how many runs of a study without a record are finished, because studies of other names trained them.
+
+    Runs are stored by their fingerprints, so a study that was renamed finds its runs.
+
+    Args:
+        root: as for `finished_records`.
+    """
+    if recorded_experiment(plan.study.study, root) is not None:
+        return 0
+    folder = runs_folder(root)
+    return sum((run_folder(folder, key) / FILE).is_file() for key in _planned_keys(plan))
+
+
+def recorded_machine(name: str, root: str | Path | None = None) -> AutoMachine:
+    """Return type of device -> path of a field that is `auto` -> its value in the runs of a study; empty without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    from attnlab.planning.machine import AutoSetting
+
+    recorded = recorded_experiment(name, root)
+    auto = {} if recorded is None else json.loads(recorded[1].tags.get(MACHINE_TAG, "{}"))
+    return {kind: {path: AutoSetting(**of_path) for path, of_path in of_kind.items()} for kind, of_kind in auto.items()}
+
+
+def recorded_threads(name: str, root: str | Path | None = None) -> int | None:
+    """Return the number of threads of the runs of a study; None without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(name, root)
+    text = recorded[1].tags.get(THREADS_TAG) if recorded else None
+    return None if text is None else int(text)
+
+
+def recorded_seeds(name: str, root: str | Path | None = None) -> set[int]:
+    """Return the seeds of all recorded runs of a study, also of other configurations; empty without a record.
+
+    Args:
+        root: as for `finished_records`.
+
+    Raises:
+        UserError: the MLflow store cannot be used or does not respond.
+    """
+    recorded = recorded_experiment(name, root)
+    records = search_runs(recorded[0], recorded[1].experiment_id) if recorded else []
+    return {int(record.data.tags["attnlab.seed"]) for record in records}
+
+
+def _planned_keys(plan: Plan) -> set[str]:
+    """Return the keys of the plan's runs, as far as they are known before the searches have ended."""
+    keys = {run.key for run in (*plan.stage_runs, *plan.runs)}
+    if plan.study.search is not None:
+        digests = [plan.search_digest(cell) for cell in plan.cells if cell.refusal is None]
+        keys |= {f"{digest}.t{trial:02d}" for digest in digests for trial in range(plan.study.search.trials)}
+    return keys
+
+
+def _confirms(plan: Plan, record: Record) -> bool:
+    """Return whether a record is a run of the plan with the values that a search chose."""
+    tags = record.data.tags
+    seed, params = int(tags["attnlab.seed"]), json.loads(tags.get("attnlab.params", "{}"))
+    cell = next((cell for cell in plan.cells if cell.name == tags["attnlab.cell"] and cell.refusal is None), None)
+    if plan.study.search is None or cell is None or seed not in plan.seeds or params.keys() != plan.study.search.space.keys():
+        return False
+    try:
+        return plan.confirm_run(cell, seed, params).key == tags["attnlab.fingerprint"]
+    except UserError:  # values of another search space
+        return False
+
+
+def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
+    """Return a note for each file of the user's that has changed since runs of the plan were recorded.
+
+    Without code of the user's in the plan, no record is read.
+
+    Args:
+        root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
+    """
+    code = {cell.name: _digests(json.loads(cell.settings.to_json())) for cell in plan.cells if cell.refusal is None}
+    if not any(code.values()):
+        return []
+    try:
+        recorded = recorded_experiment(plan.study.study, root)
+        records = [] if recorded is None else search_runs(recorded[0], recorded[1].experiment_id)
+    except UserError as error:
+        return [f"runs that a change of code invalidates are not known: {error.message}"]
+    records = [record for record in records if record.info.status == "FINISHED"]
+    recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
+    planned_keys = {(run.cell.name, run.seed, json.dumps(run.params)): run.key for run in plan.runs}  # none with a search
+    changed: Counter[str] = Counter()
+    added: Counter[str] = Counter()
+    for tags in (record.data.tags for record in records if record.data.tags.get("attnlab.current") != "no"):
+        cell, seed = tags["attnlab.cell"], int(tags["attnlab.seed"])
+        is_planned = plan.searched or (cell in code and seed in plan.seeds)
+        key = planned_keys.get((cell, seed, tags.get("attnlab.params", "{}")))
+        if cell in code and is_planned and key not in recorded_keys:
+            before = _digests(json.loads(tags["attnlab.config"]))
+            changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
+            added.update(code[cell].keys() - before.keys())
+    notes = {f"{name} (or a file that it imports or names) has changed since": count for name, count in sorted(changed.items())}
+    notes |= {f"{name} counts now, and did not when": count for name, count in sorted(added.items())}
+    return [
+        f"{words} {count} run{'' if count == 1 else 's'} of this study "
+        f"{'was' if count == 1 else 'were'} recorded: {'it' if count == 1 else 'they'} will be trained again"
+        for words, count in notes.items()
+    ]
+
+
+def _digests(config: dict[str, Any]) -> dict[str, str]:
+    """Return the digests of the user's code, or of the files of a program, by name, from a configuration as JSON."""
+    sources = {Path(path).name: digest for path, digest in config.get("sources", {}).items()}
+    return sources | config.get("packages", {}) | config.get("files", {})

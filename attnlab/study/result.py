@@ -14,7 +14,7 @@ from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.margin import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.rows import Row, row_of_record
-from attnlab.study.record import finished_records
+from attnlab.study.plan import finished_records
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:

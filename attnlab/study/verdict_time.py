@@ -23,7 +23,7 @@ from attnlab.study.adaptive import count_comparisons, table, with_seeds
 from attnlab.study.execution.concurrency import choose, known_step_seconds, requested_workers
 from attnlab.study.execution.rows import row_of_record
 from attnlab.study.looks import look_history
-from attnlab.study.record import finished_records, recorded_seeds, recorded_threads
+from attnlab.study.plan import finished_records, recorded_seeds, recorded_threads
 from attnlab.study.result import StudyResult
 from attnlab.tracking.client import runs_folder
 

@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, Batch, Task, corpora, datasets, known_split, subwords, whole_number
-from attnlab.tasks.cross_entropy import each_nats
+from attnlab.tasks.base import each_nats
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.tasks.reference_scores import Reference
 

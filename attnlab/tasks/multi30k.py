@@ -16,8 +16,7 @@ import hashlib
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import SPLITS, datasets, known_split
 from attnlab.tasks.archives import MULTI30K, MULTI30K_PAIRS
-from attnlab.tasks.parallel_text import SIDES, read_lines
-from attnlab.tasks.translation import TranslationTask
+from attnlab.tasks.translation import SIDES, TranslationTask, read_lines
 
 LANGUAGES = ("de", "en", "fr")
 

@@ -21,8 +21,7 @@ from attnlab.errors import UserError
 from attnlab.tasks import SPLITS, known_split
 from attnlab.tasks.data_files import DataFile, decode, same_split_notes
 from attnlab.tasks.lines import OTHER_BREAKS, Found, find, form_notes, is_not_nfc
-from attnlab.tasks.parallel_text import SIDES, read_lines
-from attnlab.tasks.translation import TranslationTask
+from attnlab.tasks.translation import SIDES, TranslationTask, read_lines
 
 HELD_OUT = 10  # one in so many sources, for each split without files of its own
 HOLD_OUT_SEED = 0

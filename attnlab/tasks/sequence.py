@@ -43,7 +43,7 @@ from torch import Tensor
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError, nearest
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task, known_split, whole_number
-from attnlab.tasks.cross_entropy import each_nats
+from attnlab.tasks.base import each_nats
 
 if TYPE_CHECKING:
     from attnlab._util.metrics import Score

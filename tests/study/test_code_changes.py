@@ -8,7 +8,7 @@ from attnlab.cli import main
 from attnlab.planning.plan import Plan
 from attnlab.planning.plan import plan as make_plan
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.record import code_change_notes
+from attnlab.study.plan import code_change_notes
 from attnlab.study.run import run
 from attnlab.tracking import client
 from tests.support.studies import COSINE, SEARCH, STUDY, write

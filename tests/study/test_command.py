@@ -21,7 +21,7 @@ from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.command import parse_metrics, run_command
 from attnlab.study.execution.job import Ended
-from attnlab.study.record import code_change_notes
+from attnlab.study.plan import code_change_notes
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.client import connect

@@ -13,7 +13,7 @@ from attnlab.report.methods import load_study_info
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution import measurements
-from attnlab.study.record import finished_records, recorded_machine
+from attnlab.study.plan import finished_records, recorded_machine
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs

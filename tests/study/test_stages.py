@@ -19,7 +19,7 @@ from attnlab.study.adaptive import table
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.record import finished_records
+from attnlab.study.plan import finished_records
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.study.trials.store import Store

@@ -22,9 +22,9 @@ from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
+from attnlab.study.execution.child import Worker
 from attnlab.study.execution.job import Ending, Job
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.worker import Worker
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves, load_runs

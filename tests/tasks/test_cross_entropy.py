@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.tasks import IGNORED, cross_entropy
-from attnlab.tasks.cross_entropy import each_nats, mean_nats
+from attnlab.tasks import IGNORED, base
+from attnlab.tasks.base import each_nats, mean_nats
 from attnlab.training.costs import saved_bytes
 
 ROWS, LENGTH, CLASSES = 7, 5, 13
@@ -26,7 +26,7 @@ def drawn(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
 def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_pytorch(
     chunk: int, dtype: torch.dtype, smoothing: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
+    monkeypatch.setattr(base, "CHUNK", chunk)
     (logits, targets), (same, _) = drawn(dtype), drawn(dtype)
     loss = mean_nats(logits, targets, label_smoothing=smoothing)
     expected = F.cross_entropy(same.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
@@ -42,7 +42,7 @@ def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_pytorch(
 
 
 def test_a_loss_without_targets_is_nan_and_scores_of_no_rows_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK", CLASSES)
+    monkeypatch.setattr(base, "CHUNK", CLASSES)
     logits, targets = drawn()
     assert mean_nats(logits, torch.full_like(targets, IGNORED)).isnan()
     assert each_nats(logits[:0], targets[:0]).shape == (0, LENGTH)
@@ -50,7 +50,7 @@ def test_a_loss_without_targets_is_nan_and_scores_of_no_rows_are_none(monkeypatc
 
 
 def test_a_second_derivative_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK", CLASSES)
+    monkeypatch.setattr(base, "CHUNK", CLASSES)
     logits, targets = drawn()
     with pytest.raises(RuntimeError, match="second derivative"):
         torch.autograd.grad(mean_nats(logits, targets), logits, create_graph=True)
@@ -58,7 +58,7 @@ def test_a_second_derivative_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_loss_in_chunks_saves_nothing_but_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's function saves a copy of the logits in float32."""
-    monkeypatch.setattr(cross_entropy, "CHUNK", CLASSES)
+    monkeypatch.setattr(base, "CHUNK", CLASSES)
     logits, targets = drawn(torch.bfloat16)
     _, saved = saved_bytes(lambda: mean_nats(logits, targets, label_smoothing=0.1), torch.nn.Identity())
     assert saved == logits.nbytes + targets.nbytes

@@ -13,7 +13,7 @@ from attnlab.planning.notes import data_notes
 from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.lines import OTHER_BREAKS, split_lines
 from attnlab.tasks.parallel import Parallel
-from attnlab.tasks.parallel_text import END
+from attnlab.tasks.translation import END
 from attnlab.tasks.translation_scores import score_translations, script_note
 from tests.support.small_translations import pairs, write
 

@@ -15,9 +15,8 @@ from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Batch, archives, datasets
 from attnlab.tasks.multi30k import Multi30k
 from attnlab.tasks.parallel import Parallel
-from attnlab.tasks.parallel_text import BEGIN, END, PADDING, UNKNOWN
 from attnlab.tasks.reference_scores import best_translations, nearest_neighbors, translate_words
-from attnlab.tasks.translation import TranslationTask
+from attnlab.tasks.translation import BEGIN, END, PADDING, UNKNOWN, TranslationTask
 from attnlab.testing import check_task
 from tests.support.small_translations import COLOURS, NOUNS, VERBS, pairs, write
 

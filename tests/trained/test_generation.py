@@ -12,7 +12,7 @@ from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.models.decoding import decode
 from attnlab.tasks.parallel import Parallel
-from attnlab.tasks.parallel_text import BEGIN, END
+from attnlab.tasks.translation import BEGIN, END
 from attnlab.trained import generation
 from attnlab.trained import model as trained
 from attnlab.training import weights

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnlab._util.machine import KeptMemory, reuse_freed_memory, room_for_kept
 from attnlab.models.build import build
-from attnlab.training import costs, timing
+from attnlab.training import costs, trainer
 from attnlab.training.device import resolve_device
 from tests.models.test_models import Bytes, Reviews
 from tests.support.small_runs import tiny
@@ -158,8 +158,8 @@ def test_measuring_disturbs_no_random_stream() -> None:
 
 def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 10.0, 20.0, 21.0, 30.0, 32.0])
-    monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
-    running = timing.Timer(torch.device("cpu"))
+    monkeypatch.setattr(trainer, "perf_counter", lambda: next(now))
+    running = trainer.Timer(torch.device("cpu"))
     for tokens in (50, 100, 200):
         running.start()
         running.count(tokens)
@@ -170,8 +170,8 @@ def test_the_first_interval_is_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_first_interval_after_a_resume_is_warm_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 10.0, 20.0, 21.0, 0.0, 9.0, 20.0, 22.0])
-    monkeypatch.setattr(timing, "perf_counter", lambda: next(now))
-    first, second = timing.Timer(torch.device("cpu")), timing.Timer(torch.device("cpu"))
+    monkeypatch.setattr(trainer, "perf_counter", lambda: next(now))
+    first, second = trainer.Timer(torch.device("cpu")), trainer.Timer(torch.device("cpu"))
     for running in (first, second):
         if running is second:
             second.restore(first.state())

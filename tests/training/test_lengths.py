@@ -13,6 +13,7 @@ from attnlab.positions.rotary import Rotary
 from attnlab.registry import POSITIONS
 from attnlab.tasks import Batch
 from attnlab.tasks.pydocs import PyDocs
+from attnlab.training import evaluate as evaluation
 from attnlab.training.evaluate import evaluate
 from attnlab.training.result import load_result
 from attnlab.training.train import train
@@ -36,7 +37,7 @@ class Short(Rotary):
 def scored(config: RunConfig, task: Any = None) -> tuple[dict[str, float], dict[str, str]]:
     """Evaluate an untrained model at the configured lengths; the cost is that of a trained one."""
     task = task or PyDocs(**config.task.options)
-    return evaluate.evaluate_lengths(build(config, task), task, {"bits_per_byte": 7.0}, config=config, device=CPU)
+    return evaluation.evaluate_lengths(build(config, task), task, {"bits_per_byte": 7.0}, config=config, device=CPU)
 
 
 def batches(config: RunConfig, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) -> dict[int, list[Batch]]:
@@ -103,10 +104,10 @@ def test_memory_is_carried_at_every_length() -> None:
 def test_a_review_is_cut_off_at_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
     longest: list[int] = []
     monkeypatch.setattr(
-        evaluate, "evaluate", lambda model, task, split, **_: longest.append(task.length) or {"accuracy": 0.5, "loss": 1.0}
+        evaluation, "evaluate", lambda model, task, split, **_: longest.append(task.length) or {"accuracy": 0.5, "loss": 1.0}
     )
     config = tiny(**REVIEWS, evaluate__lengths=[5, 40])
-    scores, _ = scored(config, evaluate._task(config, 13))
+    scores, _ = scored(config, evaluation._task(config, 13))
     assert longest == [5, 40] and scores["accuracy_at/40"] == 0.5 and scores["loss_at/5"] == 1.0
     monkeypatch.undo()
     summary = train(config.replace({"train.steps": 2})).summary
@@ -118,7 +119,7 @@ def test_a_length_need_not_fit_the_training_batch() -> None:
     task = PyDocs(**config.task.options)
     assert task.unsupported(config) is None
     assert "too short for 4000 rows of 96" in str(PyDocs(length=96, sampling="contiguous").unsupported(config))
-    assert evaluate.unsupported_length(config, task, 96) is None
+    assert evaluation.unsupported_length(config, task, 96) is None
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
@@ -127,7 +128,7 @@ def test_every_scheme_extrapolates_if_it_declares_so(name: str, pool: str) -> No
     task = "CausalReviews" if name in ("fire", "cope") else "Reviews"  # these refuse the role bidirectional
     changes = {"task": {"name": f"tests.support.small_runs:{task}"}, "position": name, "model__pool": pool}
     config = tiny(**{**REVIEWS, **changes, "evaluate__lengths": [5, 14]})
-    scores, tags = scored(config, evaluate._task(config, 13))
+    scores, tags = scored(config, evaluation._task(config, 13))
     assert "accuracy_at/5" in scores
     if POSITIONS.get(name).extrapolates:
         assert "accuracy_at/14" in scores and not tags
@@ -181,7 +182,7 @@ def test_one_length_that_fails_leaves_the_others(outcome: Any, reason: str, monk
             raise outcome
         return outcome
 
-    monkeypatch.setattr(evaluate, "evaluate", fake)
+    monkeypatch.setattr(evaluation, "evaluate", fake)
     scores, tags = scored(tiny(evaluate__lengths=[12, 48, 96]))
     assert scores == {"bits_per_byte_at/12": 3.0, "bits_per_byte_at/96": 3.0} and tags == {"length.48": reason}
 

@@ -18,6 +18,7 @@ from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab._util.text import count
 from attnlab.config.command import CommandConfig
+from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, describe, device_environment
 from attnlab.study.execution.job import (
     DiskFull,
@@ -46,7 +47,6 @@ from attnlab.study.execution.rows import (
     row_without_record,
     run_folder,
 )
-from attnlab.study.execution.worker import Worker
 from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.system_metrics import SystemMetrics
