@@ -379,8 +379,8 @@ ADAPTERS = Plugins(  # functions from a layer's name and options to a variant, b
     "library",
     group="attnlab.adapters",
     builtin={
-        "torch": "attnlab.extras.adapters.layers:torch_attention",
-        "xt": "attnlab.extras.adapters.layers:xt_attention",
+        "torch": "attnlab.extras.adapters.base:torch_attention",
+        "xt": "attnlab.extras.adapters.base:xt_attention",
         "hf": "attnlab.extras.adapters.huggingface:huggingface_attention",
         "fla": "attnlab.extras.adapters.fla:fla_recurrence",
     },

@@ -12,11 +12,9 @@ from functools import cache, partial
 
 import numpy
 
-from attnlab.stats.exact import sign_test_p
-from attnlab.stats.paired import LEVEL
+from attnlab.stats.exact import p_above, sign_test_p
+from attnlab.stats.paired import LEVEL, SKEWNESS_SEEDS
 from attnlab.stats.sequential import Looks
-from attnlab.stats.skewness import MIN_SEEDS
-from attnlab.stats.solve_rates import p_above
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
 
@@ -272,8 +270,8 @@ FRAGILE = Simulation(
     "Fragile verdicts",
     f"Tables of {COMPARISONS} comparisons with differences that are normal, normal with one seed in ten at five times the "
     "spread, or skewed. A verdict of the t-test that Hall's test, corrected for skewness, does not share is called fragile, "
-    f"from {MIN_SEEDS} seeds on. “False” are tables with a verdict where nothing differs; the other quantities are shares of "
-    f"verdicts that are called fragile: of false ones, and of sound ones at a true difference of {LARGE:g} and of {FAR:g} "
+    f"from {SKEWNESS_SEEDS} seeds on. “False” are tables with a verdict where nothing differs; the other quantities are shares "
+    f"of verdicts that are called fragile: of false ones, and of sound ones at a true difference of {LARGE:g} and of {FAR:g} "
     "standard deviations. With Johnson's test, many verdicts on large differences would be called fragile.",
     [
         Setting(
@@ -285,7 +283,7 @@ FRAGILE = Simulation(
         for moderated in (False, True)
         for noise in DRAWS
         for n in SEEDS
-        if n >= MIN_SEEDS
+        if n >= SKEWNESS_SEEDS
     ],
     (
         Quantity("false", "false verdicts", level=LEVEL, limit=0.06),

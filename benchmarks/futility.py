@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy
 
-from attnlab.stats.futility import FUTILITY, MIN_PAIRS, find_futility
+from attnlab.stats.predict import FUTILITY, MIN_PAIRS, find_futility
 from attnlab.stats.sequential import Looks
 from benchmarks.simulate import judge
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation

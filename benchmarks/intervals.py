@@ -1,7 +1,7 @@
 """Simulated intervals: coverage of all intervals of a table together, and estimates that were chosen for being conclusive.
 
 Intervals are computed for many tables at once, like the tests of `benchmarks.table_tests`;
-`tests/benchmarks/test_intervals.py` compares them with those of `attnlab.stats.simultaneous`.
+`tests/benchmarks/test_intervals.py` compares them with those of `attnlab.stats.joint`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def together(effects: Sequence[float], n: int, studies: int, seed: int) -> Mappi
 
 
 def simultaneous_ends(tests: TableTests) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the ends of the simultaneous intervals, as `attnlab.stats.simultaneous` computes them."""
+    """Return the ends of the simultaneous intervals, as `attnlab.stats.joint` computes them."""
     half_width, differs = tests.half_width(LEVEL / tests.mean.shape[1]), tests.differs
     low, high = tests.mean - half_width, tests.mean + half_width
     low = numpy.where(differs, numpy.where(tests.mean > 0, numpy.maximum(low, 0), low), numpy.minimum(low, 0))

@@ -10,7 +10,7 @@ from functools import partial
 import numpy
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from attnlab.stats.trend import fit_line
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from benchmarks.simulation import COVERED, FALSE, POWER, Kind, Quantity, Setting, Share, Simulation

@@ -1,4 +1,4 @@
-"""Simulated tables with moderated t-tests (`attnlab.stats.moderation`) whose runs differ in spread or are not all paired.
+"""Simulated tables with moderated t-tests (`attnlab.stats.joint`) whose runs differ in spread or are not all paired.
 
 All cells of a table share their baseline, and the standard deviation of a run is 1 where nothing else is stated.
 """
@@ -65,7 +65,7 @@ MODERATION = Simulation(
     "Moderated t-tests",
     f"""\
 In the test of a table with at least three comparisons, the variance of each is averaged with the mean of all
-(`attnlab.stats.moderation`); a verdict also needs the t-test of the comparison alone. The standard deviation of a run is 1,
+(`attnlab.stats.joint`); a verdict also needs the t-test of the comparison alone. The standard deviation of a run is 1,
 except for 2 or 4 in the runs of the baseline or of one cell. Runs of one seed have nothing in common, except in “one
 unpaired”: there, all cells but one share 90 % of their variance with the baseline, so that the unpaired one has ten times the
 variance of the others. Nothing differs, or all other cells differ by far (“others differ”): Holm's method no longer counts

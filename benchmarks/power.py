@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from attnlab.stats.paired import LEVEL, Difference
-from attnlab.stats.power import power
-from attnlab.stats.predict import MAX_SEEDS, POWER
+from attnlab.stats.predict import MAX_SEEDS, POWER, power
 from attnlab.stats.sequential import levels_at
 
 

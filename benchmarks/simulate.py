@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from attnlab.stats.sequential import Looks
 
 CELLS = 4

@@ -16,7 +16,7 @@ from functools import partial
 import numpy
 
 from attnlab.stats import paired
-from attnlab.stats.lr_curve import CurveProblem, SeedValues, SweptRuns, fit_curves
+from attnlab.stats.sweep import CurveProblem, SeedValues, SweptRuns, fit_curves
 from benchmarks.simulation import FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
 
 SPACING = 0.5  # decades between two rates of a sweep

@@ -10,8 +10,7 @@ from functools import cache, partial
 import numpy
 
 from attnlab._util.text import count
-from attnlab.stats.power import Spread, TableDesign, pooled_degrees_of_freedom, seeds_for_verdict
-from attnlab.stats.predict import MAX_SEEDS, POWER
+from attnlab.stats.predict import MAX_SEEDS, POWER, Spread, TableDesign, pooled_degrees_of_freedom, seeds_for_verdict
 from attnlab.stats.sequential import FARTHEST_LOOK, Looks
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import TableTests, t_tests

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import attnlab
 from attnlab._util.user_code import load_file
-from attnlab.models.initialization import initialize
+from attnlab.models.build import initialize
 from attnlab.registry import VARIANTS
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.tasks import IGNORED

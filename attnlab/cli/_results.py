@@ -27,9 +27,8 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         analyzed: the analyses of each task; None: compute them.
     """
     from attnlab.report.analysis import analyze_tasks
-    from attnlab.report.command import notes_on_equal_results
     from attnlab.report.conclusion import describe_choice
-    from attnlab.report.interval_notes import notes_on_intervals
+    from attnlab.report.notes import notes_on_equal_results, notes_on_intervals
     from attnlab.report.verdicts import chain_notes
     from attnlab.stats.cells import split_tasks
 
@@ -65,7 +64,7 @@ def print_lines(analyzed: Analyzed) -> None:
 
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
     """Print the cells of one task, with its reference scores."""
-    from attnlab.report.margin import margin_notes
+    from attnlab.report.notes import margin_notes
     from attnlab.report.reference_scores import labels, score_warnings
     from attnlab.report.verdicts import split_notes
     from attnlab.report.wording import better, describe_test, format_metric

@@ -46,7 +46,7 @@ VERBS = Plugins(
         "attention-maps": "attnlab.cli.attention_maps",
         "bundle": "attnlab.extras.sharing.bundle_verb",
         "merge": "attnlab.extras.sharing.merge_verb",
-        "export": "attnlab.extras.sharing.export_verb",
+        "export": "attnlab.extras.sharing.export",
         "runs": "attnlab.cli.runs",
         "redo": "attnlab.cli.redo",
         "delete": "attnlab.cli.delete",

@@ -79,7 +79,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     """
     from attnlab.cli._plan_parts import print_command_time, print_commands, print_files, print_verdict_time
     from attnlab.cli._study import print_omissions
-    from attnlab.planning.memory_fit import cuda_peaks, memory_notes, requests_cuda
+    from attnlab.planning.costs import cuda_peaks, memory_notes, requests_cuda
 
     if plan.study.command is not None:
         print_commands(plan, each=each)

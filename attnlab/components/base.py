@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from attnlab.errors import nearest
 from attnlab.nn.cache import Cache
 from attnlab.nn.functions import ScoreFunction, WeightFunction
-from attnlab.nn.indices import MaskFunction
+from attnlab.nn.mask import MaskFunction
 
 N = TypeVar("N")
 PLACES = (

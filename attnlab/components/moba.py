@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.components.base import Component, ComponentConfig
-from attnlab.nn.indices import MaskFunction
 from attnlab.nn.linear_attention import without_autocast
+from attnlab.nn.mask import MaskFunction
 
 
 class Moba(Component):

@@ -14,11 +14,10 @@ from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.profile import write as profile_pages
 from attnlab.extras.profile.write import write_index as write_profile_index
-from attnlab.report.index import FILE as INDEX
-from attnlab.report.index import load_index, write_index
 from attnlab.report.page import Page
 from attnlab.report.stored import FILE, load, read_object, stored_version
-from attnlab.report.write import write
+from attnlab.report.write import FILE as INDEX
+from attnlab.report.write import load_index, write, write_index
 
 
 def rerender(folder: Path) -> Page | None:

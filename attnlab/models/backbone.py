@@ -17,7 +17,7 @@ from attnlab.models.base import TaskShape, model_class
 from attnlab.models.block import Block
 from attnlab.models.parts import Part, block_parts, build_attention, build_position
 from attnlab.models.residual import make_ends, number_connections
-from attnlab.nn.dropout import Dropout
+from attnlab.nn.layers import Dropout
 
 
 class Backbone(nn.Module):
@@ -78,7 +78,7 @@ class Backbone(nn.Module):
             mask: (b, t), boolean, True = a real token; None: all are.
             segments: (b, t) integers, the segment of each token, in a task with segments; None: all 0.
             start: the position of the first token, with a cache of the memory and of the positions before it
-                (``attnlab.models.cache``).
+                (``attnlab.models.decoding``).
 
         Returns:
             The features (b, t, dim), t + 1 with a class token, and the memory for the next segment: a tensor for each block,

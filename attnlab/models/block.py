@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from attnlab.config.run import ModelConfig
 from attnlab.errors import UserError
 from attnlab.models.residual import STREAMS, EmbeddingResidual, Residual, make_residual
-from attnlab.nn.dropout import Dropout
 from attnlab.nn.feed_forward import FeedForward
-from attnlab.nn.layers import DynamicTanh
+from attnlab.nn.layers import Dropout, DynamicTanh
 from attnlab.variants import Variant
 
 NORM_EPS = 1e-5  # added to the variance, or to the mean square

@@ -103,7 +103,7 @@ class Decoder(Backbone):
             encoded: (b, s, dim), the output of the encoder.
             source_mask: (b, s), boolean, True = a real token; None: all are.
             mask: (b, t), boolean, True = a real token; None: all are.
-            start: the position of the first token, with a cache of the positions before it (``attnlab.models.cache``).
+            start: the position of the first token, with a cache of the positions before it (``attnlab.models.decoding``).
         """
         y = self.ends.enter(y0 := self._embed(tokens, start=start))
         for block in self.blocks:

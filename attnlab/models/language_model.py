@@ -30,7 +30,7 @@ class LanguageModel(Model):
             tokens: (b, t) integers.
             memory: the second value that the call for the previous segment returned, or None.
             start: the position of the first token in its segment, with a cache of the positions before it
-                (``attnlab.models.cache``) and of the memory, which is then None. The returned memory has no meaning.
+                (``attnlab.models.decoding``) and of the memory, which is then None. The returned memory has no meaning.
 
         Returns:
             The logits (b, t, vocabulary) of the token after each position, and the memory for the next segment.

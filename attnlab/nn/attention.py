@@ -22,10 +22,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab._util.packages import missing
-from attnlab.nn.block_mask import make_block_masks, shows_any
 from attnlab.nn.blocked import blocked_attention, query_blocks
 from attnlab.nn.functions import ScoreFunction, WeightFunction, attend_in_blocks
-from attnlab.nn.mask import AttentionMask
+from attnlab.nn.mask import AttentionMask, make_block_masks, shows_any
 from attnlab.registry import BACKENDS as BACKENDS
 
 FUNCTION_BACKENDS = {  # those that change logits and weights by functions

@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.nn.block_mask import BlockMask, visible_keys
-from attnlab.nn.dropout import dropout_factors
-from attnlab.nn.indices import KeyRanges, count_keys, part_of, split_keys, take_keys
-from attnlab.nn.layers import relative_shift
+from attnlab.nn.layers import dropout_factors, relative_shift
+from attnlab.nn.mask import BlockMask, KeyRanges, count_keys, part_of, split_keys, take_keys, visible_keys
 
 CAUSAL_BLOCK = 64  # queries of a block under a causal mask or a window: fewer skip more keys, more make larger products
 MAX_BLOCK_BYTES = 1 << 20  # of the logits of a block: about a core's second-level cache

@@ -1,4 +1,4 @@
-"""Caches of attention layers, with which a decoder computes each new token once (``attnlab.models.cache``)."""
+"""Caches of attention layers, with which a decoder computes each new token once (``attnlab.models.decoding``)."""
 
 import torch
 from torch import Tensor

@@ -21,7 +21,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.nn.dropout import Dropout
+from attnlab.nn.layers import Dropout
 
 
 def squared_relu(x: Tensor) -> Tensor:

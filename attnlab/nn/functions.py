@@ -18,9 +18,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.nn import blocked
-from attnlab.nn.block_mask import BlockMask, make_block_masks
-from attnlab.nn.indices import Indices, part_of, take_keys
-from attnlab.nn.mask import AttentionMask
+from attnlab.nn.mask import AttentionMask, BlockMask, Indices, make_block_masks, part_of, take_keys
 
 BLOCK_SIZE = 32  # times ``blocked.max_logits``, for a block of all sequences and heads
 

@@ -1,13 +1,77 @@
-"""Masks of attention: the keys that each query may attend to."""
+"""Masks of attention: the keys that each query may attend to, by index and by blocks of queries.
 
+A mask by blocks of queries has the ranges of keys that a block may attend to, and whether its mask hides any of them. Like
+``create_block_mask`` of PyTorch's FlexAttention (Dong et al. 2024, arXiv:2412.05496): keys are left out, ``KEYS`` at a time,
+when no query of a block may attend to them, and when all queries of a block may attend to all other keys, the block has no
+mask. The functions of a mask are evaluated for one block of queries at a time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.nn.indices import Indices, KeyRanges, MaskFunction, part_of
 from attnlab.nn.layers import causal_mask, relative_distance
+
+MaskFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""``(b, h, i, j) -> visible``: see ``attnlab.components.Component.visible``."""
+KeyRanges: TypeAlias = tuple[slice, ...]
+"""Ranges of keys in ascending order."""
+
+KEYS = 64  # that are computed or left out together: fewer leave out more, more make larger products
+
+
+class Indices(NamedTuple):
+    """The indices of logits (b, h, t, s), which broadcast with them.
+
+    Attributes:
+        b: (b, 1, 1, 1), rows of the batch.
+        h: (h, 1, 1), heads.
+        i: (t, 1), the positions of the queries among the keys: both end at the same position.
+        j: (s,), the positions of the keys.
+    """
+
+    b: Tensor
+    h: Tensor
+    i: Tensor
+    j: Tensor
+
+    @classmethod
+    def of(cls, q: Tensor, s: int) -> Self:
+        """Return the indices of all logits between q (b, h, t, d) and s keys."""
+        b, h, t, _ = q.shape
+        rows, heads = torch.arange(b, device=q.device), torch.arange(h, device=q.device)
+        queries = torch.arange(s - t, s, device=q.device)
+        return cls(rows.view(-1, 1, 1, 1), heads.view(-1, 1, 1), queries.view(-1, 1), torch.arange(s, device=q.device))
+
+    def part(self, rows: slice, keys: KeyRanges) -> Self:
+        """Return the indices of some of the queries and keys."""
+        return self._replace(i=self.i[rows], j=take_keys(self.j, keys, dim=0))
+
+
+def count_keys(keys: KeyRanges) -> int:
+    return sum(part.stop - part.start for part in keys)
+
+
+def take_keys(z: Tensor, keys: KeyRanges, *, dim: int) -> Tensor:
+    """Return the keys of z along a dimension: a view of a single range, a copy of several."""
+    parts = [z.narrow(dim, part.start, part.stop - part.start) for part in keys]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def split_keys(z: Tensor, keys: KeyRanges) -> list[tuple[slice, Tensor]]:
+    """Return each range with its part of z (..., s); the columns of z are the keys of all ranges."""
+    return list(zip(keys, z.split([part.stop - part.start for part in keys], dim=-1), strict=True))
+
+
+def part_of(z: Tensor, rows: slice, keys: KeyRanges) -> Tensor:
+    """Return the part of a tensor, broadcastable to (b, h, t, s), that belongs to some of the queries and keys."""
+    if z.dim() > 1 and z.shape[-2] > 1:
+        z = z[..., rows, :]
+    return take_keys(z, keys, dim=-1) if z.shape[-1] > 1 else z
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +83,7 @@ class AttentionMask:
         window: query i attends to keys at a distance below ``window`` from position i + s - t only: with ``causal``, to the
             last ``window`` keys, including position i + s - t.
         attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
-        functions: functions of the indices of queries and keys (``attnlab.nn.indices.MaskFunction``).
+        functions: functions of the indices of queries and keys (``MaskFunction``).
 
     Raises:
         ValueError: ``window`` below 1.
@@ -101,3 +165,79 @@ class AttentionMask:
         end = position if self.causal else position + (max(s, t) if self.window is None else self.window - 1)
         counts = F.pad(attn_mask.expand(*attn_mask.shape[:-1], s).cumsum(-1), (1, 0))
         return (counts[..., (end + 1).clamp(min=0, max=s)] > counts[..., start]).mT
+
+
+class BlockMask(NamedTuple):
+    """The mask of a block of queries.
+
+    Attributes:
+        rows: range of the queries. keys: ranges of the keys that any of them may attend to, and of a few others.
+        visible: broadcastable to (b, h, rows, keys), True = may be attended to; None: all of these keys.
+    """
+
+    rows: slice
+    keys: KeyRanges
+    visible: Tensor | None
+
+
+def make_block_masks(
+    mask: AttentionMask, q: Tensor, s: int, blocks: Iterable[slice], *, from_first: bool = False
+) -> list[BlockMask]:
+    """Evaluate a mask in blocks of queries, of q (b, h, t, d), over s keys.
+
+    Args:
+        blocks: ranges of the queries.
+        from_first: leave out only keys before the first one that is visible, so that each block has one range.
+    """
+    indices, masks = Indices.of(q, s), []
+    for rows in blocks:
+        keys = visible_keys(rows, q.shape[2], s, causal=mask.causal, window=mask.window)
+        masks.append(_make_block_mask(mask, indices, rows, keys, from_first=from_first))
+    return masks
+
+
+def _make_block_mask(mask: AttentionMask, indices: Indices, rows: slice, keys: slice, *, from_first: bool) -> BlockMask:
+    """Evaluate the mask of one block over a range of keys."""
+    tiles = [slice(start, min(start + KEYS, keys.stop)) for start in range(keys.start, keys.stop, KEYS)]
+    visible = mask.part(indices, rows, (keys,))
+    if visible.is_meta or not tiles:  # in a plan, which knows shapes alone
+        return BlockMask(rows, (keys,), visible)
+    shown = [bool(part.any()) for part in visible.flatten(0, -2).any(0).split(KEYS)]
+    if from_first or not any(shown):  # a query that may attend to no key yields zeros, but still needs a key
+        first = shown.index(True) if any(shown) else len(tiles) - 1
+        shown = [i >= first for i in range(len(tiles))]
+    ranges = _merge(tile for tile, is_shown in zip(tiles, shown, strict=True) if is_shown)
+    visible = torch.cat([part for part, is_shown in zip(visible.split(KEYS, dim=-1), shown, strict=True) if is_shown], dim=-1)
+    return BlockMask(rows, ranges, None if bool(visible.all()) else visible)
+
+
+def shows_any(masks: Sequence[BlockMask], device: torch.device) -> Tensor:
+    """Return, broadcastable to (b, h, t, 1), True for a query that may attend to any key, from the masks of all queries."""
+    every = torch.ones((), dtype=torch.bool, device=device)
+    shown = [
+        every.expand(mask.rows.stop - mask.rows.start, 1) if mask.visible is None else mask.visible.any(-1, keepdim=True)
+        for mask in masks
+    ]
+    batch = torch.broadcast_shapes(*(z.shape[:-2] for z in shown))
+    return torch.cat([z.expand(*batch, -1, -1) for z in shown], dim=-2)
+
+
+def visible_keys(rows: slice, t: int, s: int, *, causal: bool, window: int | None) -> slice:
+    """Return the range of the keys, of s, that any of these queries, of t, may attend to."""
+    if not causal and window is None:
+        return slice(0, s)  # t may exceed s
+    first, last = s - t + rows.start, s - t + rows.stop - 1  # positions of the queries among the keys
+    start = 0 if window is None else max(0, first - window + 1)
+    ahead = 0 if causal or window is None else window - 1
+    return slice(start, min(s, last + ahead + 1))
+
+
+def _merge(tiles: Iterable[slice]) -> KeyRanges:
+    """Join ranges that follow each other."""
+    ranges: list[slice] = []
+    for tile in tiles:
+        if ranges and ranges[-1].stop == tile.start:
+            ranges[-1] = slice(ranges[-1].start, tile.stop)
+        else:
+            ranges.append(tile)
+    return tuple(ranges)

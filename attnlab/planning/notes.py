@@ -24,10 +24,10 @@ from attnlab.config.types import WITH, Named
 from attnlab.errors import UserError
 from attnlab.models.parts import parts
 from attnlab.planning.cell import Cell
-from attnlab.planning.components import without_cache
 from attnlab.planning.effects import axis_notes, dead_axes
 from attnlab.planning.matching import CellPair
 from attnlab.planning.sizes import listed
+from attnlab.planning.support import without_cache
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.tasks import SPLITS
 

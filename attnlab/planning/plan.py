@@ -20,7 +20,6 @@ from attnlab.config.yaml import parse
 from attnlab.errors import UserError
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
-from attnlab.planning.estimand import resolve_estimand
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.machine import AutoMachine, MeasureSteps, resolve_machine
 from attnlab.planning.matching import CellPair, match_costs
@@ -30,7 +29,7 @@ from attnlab.planning.planned import Cell, Plan, Run
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.sizes import check_margin
 from attnlab.planning.stages import resolve_stages
-from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimands, resolve_questions
+from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimand, resolve_estimands, resolve_questions
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 

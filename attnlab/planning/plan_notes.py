@@ -6,7 +6,6 @@ from attnlab.config.grid import CellConfig
 from attnlab.config.tasks import TaskQuestion
 from attnlab.errors import UserError
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.estimand import stop_notes
 from attnlab.planning.machine import slow_half_notes
 from attnlab.planning.matching import CellPair
 from attnlab.planning.notes import (
@@ -25,7 +24,7 @@ from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import search_notes
 from attnlab.planning.sizes import planned_runs, schedule_notes, size_notes
 from attnlab.planning.stages import test_text_notes
-from attnlab.planning.tasks import share_notes
+from attnlab.planning.tasks import share_notes, stop_notes
 from attnlab.registry import ANALYSES
 
 # The built-in analyses that have notes, each with its section of the study.

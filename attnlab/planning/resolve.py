@@ -24,10 +24,10 @@ from attnlab.errors import UserError, nearest
 from attnlab.models.base import Model
 from attnlab.models.parts import Part, component_classes, parts
 from attnlab.planning import support
-from attnlab.planning.components import supported_backends
 from attnlab.planning.defaults import REGISTRIES, base_class, resolve_layers, with_all_defaults
 from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.evaluations import evaluation_sample
+from attnlab.planning.support import supported_backends
 from attnlab.planning.traces import Traces
 from attnlab.registry import MODELS, check_options, options_of
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnlab.report.analysis import Analysis, Results
-    from attnlab.report.section import Figure, PageSection
+    from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
     from attnlab.report.summary import Summary
-    from attnlab.report.table import Column, Table, TableRow
 
 _LAZY = {
     "Analysis": "analysis",

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from attnlab.errors import UserError, one_line
 from attnlab.registry import ANALYSES
-from attnlab.report.section import PageSection
+from attnlab.report.section import PageSection, Table
 from attnlab.report.summary import Summary
-from attnlab.report.table import Table
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compared import Compared
 from attnlab.stats.search import RunRecord

@@ -14,7 +14,7 @@ from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons, split_tasks
 from attnlab.stats.compared import Compared
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.simultaneous import simultaneous_interval
+from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.verdict import p_of_verdict
 
 if TYPE_CHECKING:

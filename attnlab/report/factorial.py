@@ -9,20 +9,10 @@ from attnlab._util.colors import BUILT_IN
 from attnlab._util.metrics import in_words
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.captions import (
-    describe_seeds,
-    forest_caption,
-    interval_clause,
-    metric_name,
-    simultaneous_clause,
-    test_clause,
-)
-from attnlab.report.plain import as_sentence, describe_margin, list_names
-from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
-from attnlab.report.plots.half_normal import EffectPoint, half_normal_plot
-from attnlab.report.section import Figure, PageSection, Strong
-from attnlab.report.summary import Summary
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.plots.rows import ForestRow, forest_plot, forest_row
+from attnlab.report.plots.scatter import EffectPoint, half_normal_plot
+from attnlab.report.section import Column, Figure, PageSection, Strong, Table, TableRow
+from attnlab.report.summary import Summary, as_sentence, describe_margin, list_names
 from attnlab.report.wording import (
     DIRECTED,
     better,
@@ -30,17 +20,24 @@ from attnlab.report.wording import (
     describe_conditions,
     describe_mark,
     describe_reason,
+    describe_seeds,
     describe_test,
     describe_verdict,
     export_corrections,
+    forest_caption,
     format_both,
     format_consistent,
     format_p_value,
     format_rounded,
+    interval_clause,
+    metric_name,
+    simultaneous_clause,
+    test_clause,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
 from attnlab.stats.paired import describe_level
+from attnlab.stats.records import as_columns
 from attnlab.stats.verdict import VerdictKind
 
 if TYPE_CHECKING:
@@ -386,19 +383,12 @@ class FactorialAnalysis(Analysis[FactorialResult]):
 
 
 def _record(effect: Effect) -> dict[str, Any]:
-    difference = effect.difference
     return {
         "effect": effect.name,
         "kind": "main" if effect.is_main else "interaction",
         "aliases": "; ".join(f"{weight:+g} {name}" for weight, name in effect.aliases),
-        "seeds": difference.interval.n,
-        "estimate": difference.interval.mean,
-        "sd": difference.interval.sd,
-        "low": difference.interval.low,
-        "high": difference.interval.high,
-        "p": difference.p,
-        "p_holm": difference.p_holm,
-        "p_equivalent_holm": difference.p_equivalent_holm,
+        **as_columns(effect.difference.interval, n="seeds", mean="estimate", sd="sd", low="low", high="high"),
+        **as_columns(effect.difference, p="p", p_holm="p_holm", p_equivalent_holm="p_equivalent_holm"),
         "verdict": describe_effect_verdict(effect),
         "corrected": export_corrections(effect.verdict.corrections),
     }

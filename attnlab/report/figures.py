@@ -8,16 +8,14 @@ from itertools import product
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
-from attnlab.report.captions import differences_of, forest_caption, metric_name
-from attnlab.report.control import plot_label
-from attnlab.report.plots.forest import ForestRow, forest_plot, forest_row
-from attnlab.report.plots.heat import heat_map
+from attnlab.report.notes import plot_label
 from attnlab.report.plots.learning import MAX_CELLS
-from attnlab.report.plots.seeds import SeedRow, seed_plot
+from attnlab.report.plots.maps import heat_map
+from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, forest_row, seed_plot
+from attnlab.report.plots.scatter import TradeoffPoint, tradeoff_plot
 from attnlab.report.plots.svg import fits_title
-from attnlab.report.plots.tradeoff import TradeoffPoint, tradeoff_plot
 from attnlab.report.section import Figure
-from attnlab.report.wording import better, format_difference
+from attnlab.report.wording import better, differences_of, forest_caption, format_difference, metric_name
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
 

@@ -16,10 +16,8 @@ from attnlab._util.run_state import RunState
 from attnlab.config.grid import cell_name
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots import svg
-from attnlab.report.plots.by_length import LengthCurve, length_plot
-from attnlab.report.plots.curves import DASHES
-from attnlab.report.section import Figure, PageSection
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.plots.lines import DASHES, LengthCurve, length_plot
+from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
 from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, runs_at_best, summarize_cells

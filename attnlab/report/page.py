@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.run_state import RunState
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude
-from attnlab.report.export import export
 from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
-from attnlab.report.interval_notes import item_notes
-from attnlab.report.methods import StudyInfo, compare_info, describe_methods, introduction
-from attnlab.report.plots.attention_maps import describe_maps, draw_maps
+from attnlab.report.methods import SCRIPT, Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
+from attnlab.report.notes import item_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
+from attnlab.report.plots.maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import matching_scores, reference_notes, score_warnings, with_reference_scores
 from attnlab.report.render import render
-from attnlab.report.reproduction import SCRIPT, Reproduction, reproduction
 from attnlab.report.search import search_section
-from attnlab.report.section import Figure, PageSection
+from attnlab.report.section import Column, Figure, PageSection, Table, TableRow, two_columns
+from attnlab.report.stored import export
 from attnlab.report.summary import Summary
-from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, split_notes, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best

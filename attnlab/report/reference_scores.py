@@ -9,7 +9,7 @@ from typing import Any
 from attnlab._util.cost_metrics import significant
 from attnlab._util.metrics import is_share
 from attnlab.config.comparability import text_identity
-from attnlab.report.table import Table, TableRow
+from attnlab.report.section import Table, TableRow
 from attnlab.report.wording import format_metric
 from attnlab.stats.cells import CellSummary
 from attnlab.tracking.artifacts import ReferenceScore

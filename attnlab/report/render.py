@@ -9,8 +9,7 @@ from typing import Any
 
 from attnlab._util.colors import on_dark
 from attnlab._util.text import escape_controls
-from attnlab.report.section import Name, Strong
-from attnlab.report.table import escape_tags, to_markdown
+from attnlab.report.section import Name, Strong, escape_tags, to_markdown
 
 LATEX_DELIMITERS: dict[str, Any] = {  # LaTeX is full of braces and percent signs
     "variable_start_string": "<<",

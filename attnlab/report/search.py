@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnlab.report.section import PageSection
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.section import Column, PageSection, Table, TableRow
 from attnlab.report.wording import format_metric
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.search import SearchSummary, different_values, format_param

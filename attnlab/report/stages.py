@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from attnlab._util.cost_metrics import significant
 from attnlab.planning.stages import stage_notes
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.section import PageSection
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.section import Column, PageSection, Table, TableRow
 from attnlab.report.wording import format_metric
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import cell_of

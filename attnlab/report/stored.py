@@ -2,7 +2,7 @@
 
 `report.json` has the runs, the curves that are drawn, the attention maps, and the study's comparison and calls, each once: a
 line for each field of the runs. A committed report is checked by rendering it again: the page must be the one that the present
-code writes.
+code writes. The page's tables are exported as CSV files as well.
 """
 
 from __future__ import annotations
@@ -16,20 +16,93 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.cost_metrics import shown_in
 from attnlab._util.files import require_no_pipe
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
-from attnlab.report.export import PRIVATE
 from attnlab.report.methods import StudyInfo
 from attnlab.report.plots.learning import drawn_curves
+from attnlab.report.wording import describe_verdict, export_corrections
+from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
+from attnlab.stats.joint import simultaneous_interval
+from attnlab.stats.records import as_columns
 from attnlab.tracking.artifacts import AttentionMap
 
 if TYPE_CHECKING:
     import pandas
 
+PRIVATE = ("folder", "sources")  # columns with paths of one machine
+
 FILE = "report.json"
 CURVES = ("run_id", "name", "metric")  # columns that the points of one curve share
 DIGITS = 6  # significant, of a point of a curve: more than a plot shows
+
+
+def export(
+    folder: Path,
+    *,
+    cells: Sequence[CellSummary],
+    runs: pandas.DataFrame,
+    spec: ComparisonSpec,
+    further: Mapping[str, pandas.DataFrame] | None = None,
+) -> None:
+    """Write the tables of a report, each as .csv.
+
+    `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
+    trials included. `further` are the tables of the study's analyses, by name.
+    """
+    frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs), **(further or {})}
+    for name, frame in frames.items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
+
+
+def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.DataFrame:
+    """Return the verdict table in full precision."""
+    import pandas
+
+    return pandas.DataFrame([_cell_record(cell, spec) for cell in comparisons(cells)])
+
+
+def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
+    difference = cell.difference
+    paired = difference.interval if difference else None
+    simultaneous = simultaneous_interval(difference) if difference else None
+    for_new_items = cell.for_new_items
+    return {
+        "cell": cell.name,
+        **{axis: cell.axes[axis] for axis in spec.axes},
+        **as_columns(cell.value, n="n", mean=spec.metric, sd="sd", low="low", high="high"),
+        "baseline": cell.baseline,
+        **as_columns(paired, n="n_paired", mean="difference", low="difference_low", high="difference_high"),
+        **as_columns(simultaneous, low="simultaneous_low", high="simultaneous_high"),
+        "new_items_low": for_new_items[0] if for_new_items else None,
+        "new_items_high": for_new_items[1] if for_new_items else None,
+        **as_columns(difference, p="p", p_holm="p_holm", p_equivalent_holm="p_equivalent_holm"),
+        **spec.estimator.columns(cell),
+        **as_columns(difference, effect_size="effect_size"),
+        "verdict": describe_verdict(cell.verdict),
+        "corrected": export_corrections(cell.verdict.corrections) if cell.verdict else "",
+        "fragile": bool(cell.verdict and cell.verdict.fragile),
+        **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
+        "outcome": cell.outcome,
+        "reasons": "; ".join(cell.reasons),
+    }
+
+
+def _single_typed(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the runs with one type per column: columns of mixed types, lists or dicts become text."""
+    frame = runs.drop(columns=[name for name in PRIVATE if name in runs])
+    for name in frame.columns:
+        types = {type(value) for value in frame[name] if value is not None and value == value}
+        if types & {list, dict, tuple} or (len(types) > 1 and not types <= {int, float}):
+            frame[name] = [_text(value) for value in frame[name]]
+    return frame
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return None if value != value else json.dumps(value, default=str)
 
 
 def save(

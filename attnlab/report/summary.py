@@ -1,34 +1,273 @@
 """The result of a study in sentences, made from the same cell summaries as its table.
 
-The first states the verdicts in plain words (`attnlab.report.plain`), the second the numbers of the conclusive comparisons, the
-third the others, and what more seeds would show. An inconclusive comparison is never reported as "no difference".
+The first states the verdicts in words that need no statistics, the second the numbers of the conclusive comparisons, the third
+the others, and what more seeds would show. An inconclusive comparison is never reported as "no difference": the seeds "cannot
+tell" two cells apart. Names of cells are marked as code, so that a cell named `none` is not read as a word.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from attnlab._util.cost_metrics import COST_METRICS
+from attnlab._util.metrics import in_words, is_share
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import is_program_test
-from attnlab.report.plain import MAX_NAMED, plain_sentence
+from attnlab.config.grid import cell_name
 from attnlab.report.section import Name, Sentence, Strong
 from attnlab.report.wording import (
     better,
     count,
     describe_conditions,
     describe_reason,
+    describe_seeds,
     describe_verdict,
     format_both,
     format_p_value,
+    shared_axes,
 )
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
-from attnlab.stats.verdict import Reason, VerdictKind, p_of_verdict
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, p_of_verdict, sensitivity
+
+MAX_NAMED = 3  # cells named in one clause; the table has all of them
+MAX_CLAUSES = 5
+COMMON = {"a", "all", "and", "at", "in", "is", "it", "no", "not", "of", "on", "one", "or", "than", "the", "to", "with"}
+COST_WORDS = {  # cost metric -> words for a larger and a smaller value
+    "parameters": ("more parameters", "fewer parameters"),
+    "tokens_per_s": ("faster", "slower"),
+    "wall_seconds": ("more time", "less time"),
+    "gpu_peak_mib": ("more GPU memory", "less GPU memory"),
+    "saved_mib": ("more activation memory", "less activation memory"),
+}
+PREFERABLE = (VerdictKind.BETTER, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
+NOTABLE = 0.05  # smallest relative difference of a cost that is stated
 
 MAX_LISTED = 6  # cells with numbers; the table has all of them
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One statement on cells that have the same verdict against the same baseline at the same places."""
+
+    baseline: str
+    kind: VerdictKind
+    remark: str = ""
+    where: tuple[tuple[str, str], ...] = ()
+
+
+def plain_sentence(compared: Sequence[CellSummary], cells: Sequence[CellSummary], spec: ComparisonSpec) -> Sentence:
+    """Return the plain sentence on comparisons, and those on the control and on costs that differ.
+
+    Args:
+        compared: The comparisons that have a difference.
+        cells: All cells of the table.
+        spec: The comparison that the study makes; clauses on cells that its question names come first.
+    """
+    by_name = {cell.name: cell for cell in cells}
+    judged = [cell for cell in compared if not spec.is_control(cell.axes)]
+    shared = shared_axes(spec) if len({cell.baseline for cell in judged}) > len(spec.baselines) else []
+    hidden = [*shared, *([spec.tasks.axis] if spec.task else [])]
+    named = {id(cell): (_short(cell, hidden), _short(by_name[cell.baseline], hidden)) for cell in judged}
+    judged.sort(key=lambda cell: (not _is_asked(*named[id(cell)], spec.question), -_size(cell)))
+    grouped = _clauses(judged, named, shared, spec)
+    parts: list[str] = []
+    before = ""
+    for clause, of_clause in grouped[:MAX_CLAUSES]:
+        every = len(grouped) == 1 and len({named[id(cell)][0] for cell in judged}) > MAX_NAMED
+        text = describe_clause(
+            clause, of_clause, [named[id(cell)][0] for cell in of_clause], before=before, every=every, spec=spec
+        )
+        parts += [*(["; "] if parts else []), *text]
+        before = clause.baseline
+    parts += ["; the table has the others"] if len(grouped) > MAX_CLAUSES else []
+    parts = as_sentence(parts)
+    for control in (cell for cell in compared if spec.is_control(cell.axes)):
+        parts += [*([" "] if parts else []), *_control(control, spec)]
+    return [*parts, *_costs(judged, named, by_name)]
+
+
+def describe_clause(
+    clause: Clause,
+    cells: Sequence[CellSummary],
+    names: Sequence[str],
+    *,
+    spec: ComparisonSpec,
+    before: str = "",
+    every: bool = False,
+) -> Sentence:
+    """Return a clause, as in "after 200 steps, `a` and `b` are better than `dense`".
+
+    Args:
+        clause: The statement.
+        cells: Its comparisons.
+        names: Of the cells, each as often as it occurs.
+        spec: The comparison that the study makes.
+        before: Name of the baseline of the clause before, which is not repeated.
+        every: No other cell is compared.
+    """
+    names, kind = list(dict.fromkeys(names)), clause.kind
+    listed = ["any of ", f"{len(names)} cells"] if every and kind is VerdictKind.INCONCLUSIVE else list_names(names)
+    where = _describe_where(clause.where, spec)
+    if kind is VerdictKind.INCONCLUSIVE:
+        seeds = describe_seeds([cell.difference.interval.n for cell in cells if cell.difference])
+        return [*where, f"{seeds} ", Strong("cannot tell"), " ", *listed, " from ", Name(clause.baseline)]
+    one = len(names) == 1
+    verb = {
+        VerdictKind.BETTER: ("is better" if one else "are better", " than "),
+        VerdictKind.WORSE: ("is worse" if one else "are worse", " than "),
+        VerdictKind.EQUIVALENT: ("is as good" if one else "are as good", " as "),
+        VerdictKind.IDENTICAL: ("has the same scores" if one else "have the same scores", " as "),
+    }[kind]
+    against = [] if before == clause.baseline else [verb[1], Name(clause.baseline)]
+    return [*where, *listed, " ", Strong(verb[0]), *against, clause.remark]
+
+
+def remark_of(cell: CellSummary, verdict: Verdict, spec: ComparisonSpec) -> str:
+    """Return the condition of a verdict in plain words: its size next to the margin, and that there are further conditions."""
+    kind = verdict.kind
+    text = ", but by less than the margin" if verdict.within_margin else ""
+    if kind is VerdictKind.EQUIVALENT:
+        wide = verdict.sensitivity is Sensitivity.WIDE_MARGIN
+        scores = [*cell.values.values()] if spec.estimator.in_unit else []
+        text = f", within {describe_margin(spec, scores)}{', a margin that is too wide' if wide else ''}"
+    others = verdict.lost or verdict.baseline_lost or verdict.fragile or any(c.kind != kind for c in verdict.corrections)
+    return f"{text}, under the conditions below" if others and kind is not VerdictKind.INCONCLUSIVE else text
+
+
+def describe_margin(spec: ComparisonSpec, scores: Sequence[float] = ()) -> str:
+    """Return the margin with its unit: "0.02 bits per byte", "1 percentage point".
+
+    Args:
+        spec: The comparison that the study makes.
+        scores: A program may print an accuracy in per cent, of which the margin is no share.
+    """
+    margin = spec.margin or 0
+    if is_share(spec.metric) and margin < 1 and all(abs(score) <= 1 for score in scores):
+        return f"{100 * margin:.3g} percentage point{'' if margin == 0.01 else 's'}"
+    return f"{margin:.3g} {in_words(spec.metric)}"
+
+
+def list_names(names: Sequence[str]) -> Sentence:
+    """Return the first names as code, and the number of the others: "`a`, `b` and 4 others"."""
+    more = len(names) - MAX_NAMED
+    last = f"{more} other{'' if more == 1 else 's'}" if more > 0 else ""
+    shown: list[str] = [*map(Name, names[:MAX_NAMED]), *([last] if last else [])]
+    return join(shown)
+
+
+def join(texts: Iterable[str]) -> Sentence:
+    """Return texts as "a, b and c"."""
+    texts = list(texts)
+    gaps = [*[", "] * (len(texts) - 2), " and "]
+    return [part for i, text in enumerate(texts) for part in ([gaps[i - 1]] if i else []) + [text]]
+
+
+def _clauses(
+    judged: Sequence[CellSummary], named: Mapping[int, tuple[str, str]], shared: Sequence[str], spec: ComparisonSpec
+) -> list[tuple[Clause, list[CellSummary]]]:
+    """Return the clauses on comparisons, with the cells of each, in the order in which they are written."""
+    of_name: dict[tuple[str, Clause], list[CellSummary]] = {}
+    for cell in judged:
+        if cell.verdict is not None:
+            name, baseline = named[id(cell)]
+            of_name.setdefault((name, Clause(baseline, cell.verdict.kind, remark_of(cell, cell.verdict, spec))), []).append(
+                cell
+            )
+    groups: dict[Clause, list[CellSummary]] = {}
+    for (_, clause), cells in of_name.items():
+        where = sorted({_where(cell, shared, spec) for cell in cells}, key=lambda place: (place[1], float(place[0] or 0)))
+        clause = Clause(clause.baseline, clause.kind, clause.remark, tuple(where) if shared else ())
+        groups.setdefault(clause, []).extend(cells)
+    kinds = list(VerdictKind)
+
+    def order(item: tuple[Clause, list[CellSummary]]) -> tuple[int, bool, int]:
+        clause, cells = item
+        asked = any(_is_asked(*named[id(cell)], spec.question) for cell in cells)
+        baseline = min(i for i, cell in enumerate(judged) if named[id(cell)][1] == clause.baseline)
+        return baseline, not asked, kinds.index(clause.kind)
+
+    return sorted(groups.items(), key=order)
+
+
+def _size(cell: CellSummary) -> float:
+    return abs(cell.difference.interval.mean - cell.difference.null) if cell.difference else 0.0
+
+
+def _short(cell: CellSummary, hidden: Sequence[str]) -> str:
+    """Return the name of a cell without some of its axes."""
+    return (cell_name({axis: value for axis, value in cell.axes.items() if axis not in hidden}) if hidden else "") or cell.name
+
+
+def _where(cell: CellSummary, shared: Sequence[str], spec: ComparisonSpec) -> tuple[str, str]:
+    """Return the level of a cell and its other values on the axes that it shares with its baseline."""
+    others = cell_name({axis: cell.axes[axis] for axis in shared if axis != spec.over})
+    return (cell.axes[spec.over] if spec.over in shared else ""), others
+
+
+def _describe_where(where: Sequence[tuple[str, str]], spec: ComparisonSpec) -> Sentence:
+    """Return the beginning of a clause, as in "after 150 and 450 steps, " or "with `pairs=4` and `pairs=8`, "."""
+    levels, others = list(dict.fromkeys(level for level, _ in where)), list(dict.fromkeys(other for _, other in where))
+    if len(where) < len(levels) * len(others):
+        return ["in some places, "]
+    noun, numbers = spec.over.rpartition(".")[2], join([f"{float(level):,.6g}" for level in levels if level])
+    after = ["after ", *numbers, f" {noun}, "] if noun in ("steps", "epochs") else [f"at {noun} ", *numbers, ", "]
+    about = ["with ", *join([Name(other) for other in others]), ", "] if any(others) else []
+    return [*about, *(after if numbers else [])]
+
+
+def _is_asked(name: str, baseline: str, question: str) -> bool:
+    """Return True when a question names what a cell has and its baseline has not."""
+    asked, own, other = ({*re.findall(r"[a-z0-9]+", text.lower().replace("_", " "))} for text in (question, name, baseline))
+    return any(word in asked - COMMON and not word.isdigit() for word in own - other)
+
+
+def _control(cell: CellSummary, spec: ComparisonSpec) -> Sentence:
+    """Return the sentence on a control."""
+    if sensitivity(cell.verdict, cell.difference, margin=spec.margin) is Sensitivity.SHOWN:
+        return ["The control ", Name(cell.name), " is worse, as it should be."]
+    within = cell.verdict is not None and cell.verdict.kind is VerdictKind.WORSE
+    text = " is worse by less than the margin" if within else " was not found worse"
+    return ["The control ", Name(cell.name), Strong(text), ", so this study shows little about cells that look alike."]
+
+
+def _costs(judged: Sequence[CellSummary], named: Mapping[int, tuple[str, str]], by_name: Mapping[str, CellSummary]) -> Sentence:
+    """Return the sentence on costs that differ notably, of the cells that may be preferred; of one comparison, of any."""
+    texts: dict[str, str] = {}
+    for cell in judged:
+        kind, near = (cell.verdict.kind, cell.verdict.within_margin) if cell.verdict else (None, False)
+        if kind in PREFERABLE or near or (len(judged) == 1 and kind is VerdictKind.WORSE):
+            texts[named[id(cell)][0]] = ", ".join(_cost_differences(cell, by_name[cell.baseline]))
+    shown = [(name, text) for name, text in texts.items() if text][:MAX_NAMED]
+    parts = [part for name, text in shown for part in ("; ", Name(name), f" {text}")][1:]
+    return [" Costs: ", *parts, "."] if parts else []
+
+
+def _cost_differences(cell: CellSummary, baseline: CellSummary) -> list[str]:
+    """Return the costs that differ by more than 5 %, measured ones only when the ranges over seeds do not overlap."""
+    texts: list[str] = []
+    for metric in COST_METRICS:
+        ours, theirs = cell.costs.get(metric.name), baseline.costs.get(metric.name)
+        if metric.name in COST_WORDS and ours and theirs and theirs.mean:
+            change = ours.mean / theirs.mean - 1
+            first, second = cell.ranges.get(metric.name), baseline.ranges.get(metric.name)
+            apart = first and second and (first[0] > second[1] or first[1] < second[0])
+            if abs(change) > NOTABLE and (apart or not metric.measured):
+                texts.append(f"{100 * abs(change):.0f} % {COST_WORDS[metric.name][change < 0]}")
+    return texts
+
+
+def as_sentence(parts: Sequence[str]) -> list[str]:
+    """Return parts as a sentence, which begins with a capital letter unless it begins with a name, and ends with a stop."""
+    parts = [part for part in parts if part]
+    if not parts:
+        return []
+    first = parts[0] if isinstance(parts[0], Name) else f"{parts[0][:1].upper()}{parts[0][1:]}"
+    return [first, *parts[1:], "."]
 
 
 @dataclass(frozen=True)

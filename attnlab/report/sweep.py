@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.captions import metric_name
-from attnlab.report.plots.rate_curves import RateCurve, curve_limits, rate_plot
-from attnlab.report.section import Figure, PageSection
-from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import better, count, format_interval
+from attnlab.report.plots.lines import RateCurve, curve_limits, rate_plot
+from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
+from attnlab.report.wording import better, count, format_interval, metric_name
 from attnlab.stats.cells import comparisons
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.lr_curve import (
+from attnlab.stats.paired import Difference
+from attnlab.stats.sweep import (
+    MIN_FITTED,
     WINDOW,
     CurveProblem,
     LearningRateCurve,
@@ -20,8 +20,6 @@ from attnlab.stats.lr_curve import (
     difference_at_best,
     hyperparameter_name,
 )
-from attnlab.stats.paired import Difference
-from attnlab.stats.sweep import MIN_FITTED
 
 MAX_CELLS = 6  # cells in one plot
 

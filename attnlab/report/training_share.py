@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.plots.trend import format_level
-from attnlab.report.section import PageSection
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.plots.lines import format_level
+from attnlab.report.section import Column, PageSection, Table, TableRow
 from attnlab.stats.compare import ComparisonSpec
 from attnlab.stats.corrections import Choice, correct_shares
 from attnlab.stats.paired import Interval
-from attnlab.stats.share_summary import CellShare, ShareSource, summarize_shares
-from attnlab.stats.training_share import MIN_POINTS, WINDOWS
+from attnlab.stats.training_share import MIN_POINTS, WINDOWS, CellShare, ShareSource, summarize_shares
 
 TITLE = "Share of training"
 Shares = tuple[list[CellShare], dict[Choice, list[CellShare]]]

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analysis, Results
-from attnlab.report.captions import describe_seeds, interval_clause, metric_name, simultaneous_clause, test_clause
-from attnlab.report.plots.curves import DASHES
-from attnlab.report.plots.trend import TrendLine, format_level, trend_plot
-from attnlab.report.section import Figure, PageSection
+from attnlab.report.plots.lines import DASHES, TrendLine, format_level, trend_plot
+from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
 from attnlab.report.summary import Strong, Summary
-from attnlab.report.table import Column, Table, TableRow
 from attnlab.report.wording import (
     count,
     describe_corrections,
     describe_mark,
+    describe_seeds,
     describe_test,
     export_corrections,
     format_both,
@@ -24,10 +22,14 @@ from attnlab.report.wording import (
     format_consistent,
     format_interval,
     format_p_value,
+    interval_clause,
     level_noun,
+    metric_name,
+    simultaneous_clause,
+    test_clause,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.records import comparison_name
+from attnlab.stats.records import as_columns, comparison_name
 from attnlab.stats.trend import Trend, TrendKind, TrendReason
 
 if TYPE_CHECKING:
@@ -37,22 +39,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = 8  # in one plot
 MAX_NAMED = 3  # trends named in the sentence at the top; the table has all of them
-
-PHRASES = {  # verbs with "the difference" as the subject
-    TrendKind.SHRINKS: "shrinks",
-    TrendKind.GROWS: "grows",
-    TrendKind.REVERSES: "changes sign",
-    TrendKind.CHANGES: "changes",
-    TrendKind.STEADY: "is steady",
-}
-REASONS = {
-    TrendReason.ONE_LEVEL: "it shares seeds with its baseline at one level only",
-    TrendReason.NO_SHARED_SEED: "no seed completed at every level",
-    TrendReason.ONE_SEED: "one seed, no interval",
-    TrendReason.NOT_A_LINE: "the differences at the levels do not follow the fitted line",
-    TrendReason.LOSSES: "the cell and its baseline lost different numbers of seeds",
-    TrendReason.CONSTANT: "the same change in all seeds",
-}
 
 
 def describe_trend(trend: Trend, spec: ComparisonSpec) -> str:
@@ -82,7 +68,7 @@ def describe_kind(trend: Trend) -> str:
             seeds = count(trend.slope.interval.n, "seed")
             text = f"inconclusive: {seeds}, the first look is at {trend.slope.looks.first}"
         case TrendKind.INCONCLUSIVE if trend.reason is not None:
-            text = f"inconclusive: {REASONS[trend.reason]}"
+            text = f"inconclusive: {trend.reason}"
         case _:
             text = trend.kind.value
     return ", ".join([text, *_conditions(trend), *describe_corrections(trend.kind, trend.corrections)])
@@ -263,9 +249,11 @@ def with_trends(summary: Summary, trends: Sequence[Trend], spec: ComparisonSpec)
 
 def describe_verb(trend: Trend) -> str:
     """Return the verb of a conclusive trend, with "the difference" as the subject."""
-    if trend.kind is not TrendKind.STEADY or trend.slope is None:
-        return PHRASES[trend.kind]
-    return "is the same at every level" if trend.slope.identical else f"{PHRASES[trend.kind]} within the margin"
+    if trend.kind is not TrendKind.STEADY:
+        return trend.kind.value
+    if trend.slope is None:
+        return "is steady"
+    return "is the same at every level" if trend.slope.identical else "is steady within the margin"
 
 
 def describe_ends(trend: Trend) -> str:
@@ -277,24 +265,17 @@ def describe_ends(trend: Trend) -> str:
 
 
 def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, Any]:
-    difference, slope, change = comparison.difference, trend.slope, trend.change
+    paired, sloped = (test.interval if test else None for test in (comparison.difference, trend.slope))
     return {
         "cell": trend.name,
         "baseline": trend.baseline,
         trend.axis: level,
-        "n_paired": difference.interval.n if difference else 0,
-        "difference": difference.interval.mean if difference else None,
-        "difference_low": difference.interval.low if difference else None,
-        "difference_high": difference.interval.high if difference else None,
-        "n_trend": slope.interval.n if slope else 0,
-        "slope": slope.interval.mean if slope else None,
-        "slope_low": slope.interval.low if slope else None,
-        "slope_high": slope.interval.high if slope else None,
-        "change": change.mean if change else None,
-        "p": slope.p if slope else None,
-        "p_holm": slope.p_holm if slope else None,
+        **as_columns(paired, n="n_paired", mean="difference", low="difference_low", high="difference_high"),
+        **as_columns(sloped, n="n_trend", mean="slope", low="slope_low", high="slope_high"),
+        **as_columns(trend.change, mean="change"),
+        **as_columns(trend.slope, p="p", p_holm="p_holm"),
         "p_size_holm": trend.p_size,
-        "p_equivalent_holm": slope.p_equivalent_holm if slope else None,
+        **as_columns(trend.slope, p_equivalent_holm="p_equivalent_holm"),
         "trend": describe_kind(trend),
         "corrected": export_corrections(trend.corrections),
     }

@@ -12,11 +12,18 @@ from attnlab._util.cost_metrics import CostMetric, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import describe_changes, is_program_test
-from attnlab.report.command import is_of_program, notes_on_equal_results, notes_on_files
-from attnlab.report.control import control_notes
-from attnlab.report.interval_notes import NEW_ITEMS, note_on_thin_lines, notes_on_intervals, notes_on_predictions
-from attnlab.report.margin import margin_notes
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.notes import (
+    NEW_ITEMS,
+    control_notes,
+    is_of_program,
+    margin_notes,
+    note_on_thin_lines,
+    notes_on_equal_results,
+    notes_on_files,
+    notes_on_intervals,
+    notes_on_predictions,
+)
+from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.wording import (
     describe_looks,
     describe_verdict,
@@ -26,7 +33,7 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.paired import describe_level
-from attnlab.stats.records import finite, is_present
+from attnlab.stats.records import TRAINING_PASSES, finite, is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
 
@@ -34,7 +41,6 @@ RANGES = (
     "Parentheses after a measured cost give its lowest and highest seed, if they differ: cells whose seeds overlap may well "
     "cost the same. Speeds are comparable only on an otherwise idle machine."
 )
-TRAINING_PASSES = 3  # FLOPs of a training step in those of its forward pass
 PETA = 1e15
 
 

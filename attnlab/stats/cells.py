@@ -10,9 +10,8 @@ from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.factors import factorial_design
 from attnlab.config.question import EstimandConfig
-from attnlab.stats.cell_summary import CellSummary
-from attnlab.stats.estimators import Estimator, FittedOptimum
-from attnlab.stats.futility import Futility
+from attnlab.stats.estimators import CellSummary, Estimator, FittedOptimum
+from attnlab.stats.predict import Futility
 from attnlab.stats.sequential import Looks
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class Goal:
         metric: Name of the metric.
         direction: "min" when smaller values are better, else "max".
         margin: Largest difference that counts as equivalent, in the metric's unit.
-        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.margin`).
+        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.question`).
         margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
     """
 
@@ -95,9 +94,9 @@ class ComparisonSpec:
         goal: The metric, its direction and the margin; with several tasks, of the first one.
         baselines: Axis -> value. A baseline of a cell has these values, and the cell's on every other axis. Each cell is
             compared with all of them; empty when cells are not compared.
-        control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.control`).
+        control: Axis -> value. The control of a cell, like its baseline; it must be found worse (`attnlab.stats.verdict`).
         estimand: The number that summarizes a cell's seeds; its `estimator` computes it.
-        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.moderation`).
+        moderate: Let the comparisons of the table borrow from each other's variances (`attnlab.stats.joint`).
         doubles: Name of a cell -> name of the cell with the same configuration that is run for it.
         sections: The settings of the study's analyses: one object each.
         tasks: The tasks, in a study of several.

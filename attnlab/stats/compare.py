@@ -19,13 +19,11 @@ from attnlab.config.comparability import CODE, describe_changes, describe_other_
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.chains import with_chain_costs
-from attnlab.stats.control import sensitivity
-from attnlab.stats.margin import has_wide_margin
-from attnlab.stats.moderation import cap_priors, moderate
-from attnlab.stats.records import comparison_name, finite, is_infinite, is_present, state_of
+from attnlab.stats.joint import cap_priors, moderate
+from attnlab.stats.question import has_wide_margin
+from attnlab.stats.records import comparison_name, finite, is_infinite, is_present, state_of, with_chain_costs
 from attnlab.stats.sequential import Looks
-from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge, sensitivity
 
 # Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
 # of the seeds: what is missing may be the worst. One run in 20 that is the worst in every study makes 7 % of the verdicts on

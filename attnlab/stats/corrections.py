@@ -11,25 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.contrasts import Contrast, JointResult, StudyTable, mean_kind, with_tables
+from attnlab.stats.contrasts import Contrast, JointResult, PooledEffect, StudyTable, mean_kind, with_tables
 from attnlab.stats.factorial import Effect, FactorialResult, estimate_effects
-from attnlab.stats.pooling import PooledEffect
 from attnlab.stats.question import with_question
-from attnlab.stats.records import comparison_name
+from attnlab.stats.records import RunRecord, comparison_name
 from attnlab.stats.selection import Selection, everything
 from attnlab.stats.sequential import Looks, merge_looks
-from attnlab.stats.share_summary import CellShare, summarize_shares
+from attnlab.stats.training_share import CellShare, summarize_shares
 from attnlab.stats.trend import Trend, summarize_trends
 from attnlab.stats.verdict import Correction, Verdict, VerdictKind, p_of_verdict
 
 if TYPE_CHECKING:
     import pandas
 
-RunRecord = Mapping[str, Any]
 Outcome = tuple[StrEnum, float | None, str]  # kind, p-value, and the baseline if it is another one
 FLIPPED = {VerdictKind.BETTER: VerdictKind.WORSE, VerdictKind.WORSE: VerdictKind.BETTER}
 

@@ -6,7 +6,7 @@ seeds is then the score of no run, and its t-test assumes a distribution that th
     median       the median of the paired differences: the sign test, with the interval between two order statistics. The
                  signed-rank test would need fewer seeds, and symmetric differences
     solve_rate   the difference of the shares of seeds that reach a threshold: the exact test of Barnard and Chan
-                 (`attnlab.stats.solve_rates`)
+                 (`attnlab.stats.exact`)
     superiority  the probability that a run beats the baseline's run with the same seed, where the two differ: the sign test,
                  with the interval of Clopper and Pearson (1934). The test of Mann and Whitney would need fewer seeds; it
                  also calls cells different of which neither beats the other more often, if one of them is bimodal
@@ -36,13 +36,11 @@ from typing import Any, ClassVar
 from attnlab._util.run_state import RunState
 from attnlab._util.text import count
 from attnlab.stats import paired
-from attnlab.stats.cell_summary import CellSummary
-from attnlab.stats.estimators import Ends, Estimator, Runs, Scores, Words
-from attnlab.stats.exact import ExactInterval, clopper_pearson, median_interval, sign_test_p
+from attnlab.stats.estimators import CellSummary, Ends, Estimator, Runs, Scores, Words
+from attnlab.stats.exact import ExactInterval, clopper_pearson, interval_of_difference, median_interval, p_above, sign_test_p
 from attnlab.stats.paired import LEVEL, Difference, Interval, describe_level
 from attnlab.stats.records import OUTCOMELESS_STATES, state_of
 from attnlab.stats.sequential import Looks, adjusted_p, level_at
-from attnlab.stats.solve_rates import interval_of_difference, p_above
 
 FARTHEST = 200  # largest number of seeds that `Exact.fewest_seeds` considers
 WIDE_RATE = 0.5  # margin of solve rates from which on it is noted: few seeds tell small differences apart

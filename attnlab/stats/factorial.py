@@ -48,8 +48,8 @@ from attnlab.config.design import (
 )
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, lose_alike
-from attnlab.stats.margin import is_wide
 from attnlab.stats.paired import LEVEL
+from attnlab.stats.question import is_wide
 from attnlab.stats.records import LOST_STATES
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, Verdict, VerdictKind, judge

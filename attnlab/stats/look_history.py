@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 
 from attnlab.stats.cells import Judged
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.futility import Futility
+from attnlab.stats.predict import Futility
 from attnlab.stats.records import comparison_name
-from attnlab.stats.seen import Seen
+from attnlab.stats.selection import Seen
 from attnlab.stats.sequential import Looks
 
 TimedLooks = tuple[tuple[int, int], ...]  # number of seeds and time of each look, both increasing

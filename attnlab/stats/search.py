@@ -13,14 +13,13 @@ from attnlab.config.paths import check_value
 from attnlab.config.search import sweep_advice, written
 from attnlab.errors import UserError
 from attnlab.stats.compare import ComparisonSpec, cell_of
+from attnlab.stats.records import RunRecord
 
 if TYPE_CHECKING:
     from attnlab.config.search import Dimension, SearchConfig
 
 NOT_CONFIRMED = "not confirmed"  # state of a searched cell without a run outside its search
 EDGE = 0.05  # share of a dimension, on its sampling scale, that counts as its boundary
-
-RunRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The choice of records behind a table: results that it leaves out, and what was known and asked before.
 
-`attnlab.stats.corrections` computes the verdicts without that choice.
+Known before are an earlier table of the same runs, and runs that were withdrawn. `attnlab.stats.corrections` computes the
+verdicts without that choice.
 """
 
 from __future__ import annotations
@@ -15,13 +16,30 @@ from typing import Any
 from attnlab._util.run_state import RunState
 from attnlab.stats.cells import ComparisonSpec, comparisons
 from attnlab.stats.compare import cell_of, summarize_cells
-from attnlab.stats.records import finite
+from attnlab.stats.records import RunRecord, finite
 from attnlab.stats.search import NOT_CONFIRMED
-from attnlab.stats.seen import Seeds, Seen
 
-RunRecord = Mapping[str, Any]
+Seeds = tuple[int, ...]
+
 Pairs = Sequence[tuple[str, str]]  # a cell and its baseline
 NOISE = 1e-6  # relative difference of results that are equal to rounding
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A table of these configurations that was judged earlier, or runs of them that were withdrawn.
+
+    Attributes:
+        study: The study's name at the time.
+        time: In milliseconds since the epoch.
+        seeds: Name of the cell as the present study has it -> seeds.
+        question: The comparison that was made, as `question_of` reads it; None for runs that were withdrawn.
+    """
+
+    study: str
+    time: int
+    seeds: Mapping[str, Seeds]
+    question: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

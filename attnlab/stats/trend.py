@@ -50,15 +50,15 @@ class TrendKind(StrEnum):
 
 
 class TrendReason(StrEnum):
-    """The reason why there is no test of a trend."""
+    """The reason why there is no test of a trend, as its page states it."""
 
-    ONE_LEVEL = "seeds are shared at fewer than two levels"
+    ONE_LEVEL = "it shares seeds with its baseline at one level only"
     NO_SHARED_SEED = "no seed completed at every level"
-    ONE_SEED = "one seed has no interval"
+    ONE_SEED = "one seed, no interval"
     LOSSES = "the cell and its baseline lost different numbers of seeds"
-    CONSTANT = "the change is the same in all seeds"
+    CONSTANT = "the same change in all seeds"
     BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
-    NOT_A_LINE = "the mean differences at the levels contradict the line"
+    NOT_A_LINE = "the differences at the levels do not follow the fitted line"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,22 @@
 """The verdict on a cell: how it compares with its baseline, and on which grounds.
 
 A verdict is data. `attnlab.report.wording` writes it as the short text of a table and as part of a sentence.
+
+The control of a study is a cell that must be found worse than its baseline before another one counts as equivalent. A study
+that is too small, too short or too noisy to tell attention from no attention finds every cell "equivalent" within a wide enough
+margin. The control shows that the study can see a difference: assay sensitivity (ICH 2000, guideline E10, section 1.5). The
+control has to be worse by at least the margin; if it is worse by less, the margin would admit the control itself.
+
+The control keeps its place in Holm's correction of the tests for a difference, so that all verdicts of better and worse,
+the control's included, have one error of 5 %; a control that is far worse is the first to be rejected and costs the others
+nothing. It has no equivalence test and does not count in their correction: an equivalence of other cells is only supported
+once the control is shown to differ, so the control's equivalence is never a question (a gate tested before its family;
+Dmitrienko and Tamhane 2007).
+
+References:
+    ICH (2000). Choice of control group and related issues in clinical trials. Guideline E10.
+    Dmitrienko, A. and Tamhane, A. C. (2007). Gatekeeping procedures with clinical trial applications. Pharmaceutical
+    Statistics 6, 171-180.
 """
 
 from __future__ import annotations
@@ -8,9 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from attnlab.stats.futility import Futility
 from attnlab.stats.paired import MIN_SEEDS_FOR_ESTIMATE, SEEDS_OF_IDENTICAL, Difference, NoTest
-from attnlab.stats.predict import Prediction, predict, predicted_seeds
+from attnlab.stats.predict import Futility, Prediction, predict, predicted_seeds
 from attnlab.stats.sequential import FARTHEST_LOOK
 
 
@@ -45,7 +60,7 @@ class Reason(StrEnum):
 
 
 class Sensitivity(StrEnum):
-    """The evidence that a study could have seen a difference: its control (`attnlab.stats.control`), or its margin."""
+    """The evidence that a study could have seen a difference: its control, or its margin."""
 
     SHOWN = "the control was found worse"
     NOT_SHOWN = "the control was not found worse"
@@ -97,14 +112,14 @@ class Verdict:
         needed: Number of seeds in total with which the comparison is conclusive with probability `predict.POWER`, or, if all
             pairs have the same value, with which it is if they stay equal; None when there is no prediction, or the number is
             above `predict.MAX_SEEDS`. For `Reason.NO_SIGNIFICANT_RESULT` the smallest number that can be conclusive.
-        fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.skewness`).
+        fragile: Tests corrected for skewness do not share the outcome (`attnlab.stats.paired`).
         first_look: Number of seeds at the first look, for `Reason.BEFORE_FIRST_LOOK`.
         within_margin: The cell differs from its baseline, by less than the margin.
         constant: All pairs have the same difference: "value" if it is zero, "difference" otherwise, "" if they scatter.
         lost: (number, state) of the cell's runs that ended without a result; there may be worse values among them.
         baseline_lost: The same for its baseline.
         sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. For equivalent
-            with a margin that is too wide for the scores (`attnlab.stats.margin`): that. Else None.
+            with a margin that is too wide for the scores (`attnlab.stats.question`): that. Else None.
         detail: Further information on the reason, as text.
         other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
@@ -187,3 +202,18 @@ def _inconclusive(difference: Difference) -> Verdict:
         return Verdict(kind, Reason.MORE_SEEDS, pairs=n, needed=SEEDS_OF_IDENTICAL, constant=constant)
     prediction = predict(difference, n + 1)
     return Verdict(kind, Reason.MORE_SEEDS, pairs=n, prediction=prediction, needed=predicted_seeds(difference))
+
+
+def sensitivity(verdict: Verdict | None, difference: Difference | None, *, margin: float | None) -> Sensitivity:
+    """Return the sensitivity of a study: the result of its control against the baseline.
+
+    Args:
+        verdict: The control's verdict; None when the control is not in the table, or has no value.
+        difference: The control minus its baseline.
+        margin: Largest difference that counts as equivalent, in the metric's unit.
+    """
+    if verdict is None or difference is None or verdict.kind is VerdictKind.NO_COMPARISON:
+        return Sensitivity.NO_RESULT
+    if verdict.kind is not VerdictKind.WORSE:
+        return Sensitivity.NOT_SHOWN
+    return Sensitivity.WITHIN_MARGIN if abs(difference.interval.mean) < (margin or 0) else Sensitivity.SHOWN

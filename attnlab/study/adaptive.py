@@ -1,6 +1,6 @@
 """Adaptive seeds: run, judge the verdicts, and add a seed to every cell with an inconclusive verdict.
 
-A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.futility`).
+A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.predict`).
 
 The rule depends on finished runs alone, in the order of the looks. Therefore rerunning the command resumes, several
 parents on one storage make the same plan, and the report, which reads the looks from the study's experiment, reaches the
@@ -26,9 +26,9 @@ from attnlab.config.types import MAX_ADDED_SEEDS
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, lose_alike, summarize_cells
 from attnlab.stats.exact_estimators import FARTHEST
-from attnlab.stats.futility import FUTILITY, Futility, find_futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import is_constant
+from attnlab.stats.predict import FUTILITY, Futility, find_futility
 from attnlab.stats.records import comparison_name
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.futility import Futility
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
+from attnlab.stats.predict import Futility
 from attnlab.stats.sequential import Looks, level_at, merge_looks
 from attnlab.study.plan import finished_records
 from attnlab.study.selection import earlier_tables, looks_at_plan, record_table

@@ -11,7 +11,7 @@ from attnlab._util.run_state import WITHOUT_RESULT
 from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.run import RunConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
-from attnlab.stats.margin import with_margin
+from attnlab.stats.question import with_margin
 from attnlab.stats.search import exclude_trials
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.plan import finished_records

@@ -14,9 +14,10 @@ from attnlab._util.run_state import NOT_COMPARED
 from attnlab.config.comparability import Subject, subject_of
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.search import exclude_trials
-from attnlab.stats.seen import Seeds, Seen
 from attnlab.stats.selection import (
     Pairs,
+    Seeds,
+    Seen,
     Selection,
     common_seeds,
     compared_pairs,

@@ -1,7 +1,7 @@
 """The expected time to the verdicts of a study, before its runs are trained.
 
-How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.power`). It is estimated from the
-finished runs of the study's cells; without any, only the seeds for a given spread are known.
+How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.predict`). It is estimated
+from the finished runs of the study's cells; without any, only the seeds for a given spread are known.
 ``Pace`` is the rate at which the runs of a study train on this machine, as far as it is known without training.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.power import Spread, TableDesign, largest_spread, pooled_spread, seeds_for_verdict, verdict_probability
+from attnlab.stats.predict import Spread, TableDesign, largest_spread, pooled_spread, seeds_for_verdict, verdict_probability
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from attnlab.stats.verdict import Reason

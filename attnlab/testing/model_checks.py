@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from attnlab.config.run import ModelConfig, PartConfig, RunConfig, TrainConfig
 from attnlab.config.types import Named, NamedVariant
 from attnlab.models.base import Model
-from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.decoding import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.language_model import LanguageModel
 from attnlab.nn.processor import DTYPES

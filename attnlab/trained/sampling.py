@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attnlab._util.rng import derive_seed
-from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.decoding import key_value_cache, without_cache
 from attnlab.tasks import IGNORED, Task
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from attnlab._util.machine import peak_memory
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
 from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.decoding import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.residual import input_shapes
 from attnlab.training.device import autocast

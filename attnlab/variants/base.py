@@ -99,7 +99,7 @@ class Variant(nn.Module):
         blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
         supports_memory: True for a variant with keys and values that may cover more positions than the queries.
-        supports_cache: True for a variant that continues a sequence from a cache (``attnlab.models.cache``). One call of
+        supports_cache: True for a variant that continues a sequence from a cache (``attnlab.models.decoding``). One call of
             ``attend`` caches its keys and values; when the output depends on other positions in another way, you should
             return a cache from ``new_cache``. A subclass that overrides ``forward`` or ``attend`` should declare it again.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from attnlab.extras.gpu_check.runner import FILE, Results
-from attnlab.extras.gpu_check.step import Values
+from attnlab.extras.gpu_check.runner import FILE, Results, Values
 from benchmarks.speed.tables import markdown
 
 TEXT = """

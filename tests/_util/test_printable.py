@@ -11,7 +11,7 @@ from attnlab._util.text import EscapingStream, escape_controls
 from attnlab.cli import main
 from attnlab.config.axes import labels
 from attnlab.planning.cell import Cell
-from attnlab.report.table import escape_tags
+from attnlab.report.section import escape_tags
 from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.small_runs import tiny
 from tests.support.studies import COSINE, STUDY, write

@@ -8,7 +8,7 @@ from scipy.stats import mannwhitneyu, wilcoxon
 
 from attnlab.config.question import EstimandConfig
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from benchmarks.estimands import (
     EXACT_TESTS,
     RANK_TESTS,

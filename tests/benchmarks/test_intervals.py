@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.joint import hides_correction, simultaneous_interval
 from benchmarks.intervals import EFFECTS, INTERVALS, chosen_estimates, simultaneous_ends, together
 from benchmarks.simulate import CELLS, judge, tables
 from benchmarks.table_tests import t_tests

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from benchmarks import levels
 from benchmarks.levels import LEVELS, SweptTable, moderated_levels, moderated_optima, swept_trends
 from benchmarks.sweeps import RateDesign

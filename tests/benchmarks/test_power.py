@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.power import power
-from attnlab.stats.predict import POWER
+from attnlab.stats.predict import POWER, power
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import table_prior
 from benchmarks.power import seeds_needed

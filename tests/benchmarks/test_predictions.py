@@ -3,8 +3,7 @@
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.power import power
-from attnlab.stats.predict import Prediction
+from attnlab.stats.predict import Prediction, power
 from benchmarks import predictions
 from benchmarks.predictions import Decile, calibrate, kept_predictions
 

@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy
 import pytest
 
+from attnlab.report.predictive_validity import share_interval, summarize_agreement
 from attnlab.stats.cells import CellSummary
-from attnlab.stats.predictive_validity import share_interval, summarize_agreement
 from benchmarks import predictive_validity
 from tests.support.specs import comparison_spec
 

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from attnlab.stats.sequential import Looks
 from benchmarks.simulate import judge, tables
 from benchmarks.table_tests import t_tests

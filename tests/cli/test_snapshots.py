@@ -18,7 +18,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
-from attnlab.planning import memory_fit
+from attnlab.planning import costs as planning_costs
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.result import compare_result
 from attnlab.study.execution.job import Ending
@@ -305,7 +305,7 @@ def test_memory_is_estimated_for_a_device_or_on_request(
     printed_plan: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, device: str, memory: bool, estimated: int
 ) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(memory_fit, "_estimate", lambda config: calls.append(config.variant.name) or 100.0)
+    monkeypatch.setattr(planning_costs, "_estimate", lambda config: calls.append(config.variant.name) or 100.0)
     base = STUDY["base"] | {"machine": {"device": device}}
     made = plan(STUDY | {"base": base, "grid": {"variant": ["dense"], "train.lr": [1e-3, 1e-4]}})
     lines = printed_plan(made, memory=memory)

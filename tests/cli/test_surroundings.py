@@ -21,8 +21,8 @@ from attnlab.config.yaml import read
 from attnlab.errors import UserError
 from attnlab.extras.profile.write import load_profile
 from attnlab.planning.resolve import import_files
-from attnlab.report.index import load_index
 from attnlab.report.stored import load
+from attnlab.report.write import load_index
 from attnlab.study.execution.measurements import load_measurements
 from attnlab.tasks import datasets
 from attnlab.tasks.data_files import DataFile

@@ -13,7 +13,7 @@ from attnlab.components import Component, ComponentConfig
 from attnlab.components.log_n import LogN
 from attnlab.components.moba import Moba
 from attnlab.components.value_embedding import ValueEmbedding
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.registry import COMPONENTS, VARIANTS
 from attnlab.testing import check_component
 from attnlab.variants import AttentionConfig, Variant

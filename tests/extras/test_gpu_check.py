@@ -15,8 +15,7 @@ from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.extras.gpu_check import page
 from attnlab.extras.gpu_check.page import STEPS
-from attnlab.extras.gpu_check.runner import FILE, Results, run
-from attnlab.extras.gpu_check.step import Case, Rows, Setting, StandIn, Step, Summary, Values
+from attnlab.extras.gpu_check.runner import FILE, Case, Results, Rows, Setting, StandIn, Step, Summary, Values, run
 from tests.support.paths import ROOT
 
 SOON = 600.0  # seconds, as if there were no limit

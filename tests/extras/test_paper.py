@@ -15,10 +15,23 @@ from attnlab.cli import main
 from attnlab.config.comparability import PROGRAM
 from attnlab.errors import UserError
 from attnlab.extras.paper.figures import pages_of, write_pdf
-from attnlab.extras.paper.marks import CONDITIONS, FRAGILE, LOST, MARKS, best_cells, legend, mark
-from attnlab.extras.paper.references import bibliography, citations, known_entries
+from attnlab.extras.paper.prose import bibliography, citations, known_entries
 from attnlab.extras.paper.tables import compute_columns, verdict_columns
-from attnlab.extras.paper.tabular import MISSING, NUMBER, PaperColumn, breakable, escape, tabular
+from attnlab.extras.paper.tabular import (
+    CONDITIONS,
+    FRAGILE,
+    LOST,
+    MARKS,
+    MISSING,
+    NUMBER,
+    PaperColumn,
+    best_cells,
+    breakable,
+    escape,
+    legend,
+    mark,
+    tabular,
+)
 from attnlab.extras.paper.write import write_paper, write_papers
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from attnlab.report.methods import StudyInfo

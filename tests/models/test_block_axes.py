@@ -16,7 +16,7 @@ from attnlab.errors import UserError
 from attnlab.models import residual
 from attnlab.models.block import Block
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.models.residual import AttentionResidual, HyperConnection, Residual
 from attnlab.registry import VARIANTS
 from attnlab.training.costs import count_flops, full_memory, plan_figures

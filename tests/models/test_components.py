@@ -12,7 +12,7 @@ from attnlab.components import Component, ComponentConfig
 from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.registry import COMPONENTS
 from tests.models.test_models import Bytes
 from tests.support.small_runs import tiny

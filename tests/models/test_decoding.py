@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from attnlab.config.run import RunConfig
 from attnlab.models import decoding
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache, without_cache
-from attnlab.models.decoding import decode
+from attnlab.models.decoding import decode, key_value_cache, without_cache
 from attnlab.models.encoder_decoder import Decoder, EncoderDecoder
 from attnlab.planning import support
 from attnlab.registry import POSITIONS, VARIANTS

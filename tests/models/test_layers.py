@@ -7,7 +7,7 @@ import torch
 
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.training.optim import layer_numbers
 from tests.models.test_initialization import Bytes, Reviews, config_of
 from tests.support.small_runs import tokens

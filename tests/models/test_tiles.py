@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from attnlab.models.initialization import TILE_SIZE, initialize
+from attnlab.models.build import TILE_SIZE, initialize
 
 SIDE = round(TILE_SIZE**0.5)
 

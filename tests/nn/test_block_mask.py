@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.nn import block_mask, blocked
+from attnlab.nn import blocked
+from attnlab.nn import mask as masks
 from attnlab.nn.attention import AttentionMask, attend
-from attnlab.nn.indices import MaskFunction
+from attnlab.nn.mask import MaskFunction
 from tests.nn.test_attention import DistanceBias, tensors
 
 DOCUMENTS = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3])
@@ -26,7 +27,7 @@ FUNCTIONS: dict[str, MaskFunction] = {
 
 @pytest.fixture
 def small_tiles(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_mask, "KEYS", 2)
+    monkeypatch.setattr(masks, "KEYS", 2)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,12 @@ def test_functions_are_evaluated_for_one_block_at_a_time(small_tiles: None) -> N
 
 def test_a_block_whose_keys_are_all_visible_has_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocked, "CAUSAL_BLOCK", 2)
-    monkeypatch.setattr(block_mask, "KEYS", 2)
+    monkeypatch.setattr(masks, "KEYS", 2)
     mask = AttentionMask(functions=(FUNCTIONS["documents"],))
     pairs = (slice(0, 2), slice(2, 4))
-    first, second = block_mask.make_block_masks(mask, torch.zeros(1, 1, 14, 8), 14, pairs)
+    first, second = masks.make_block_masks(mask, torch.zeros(1, 1, 14, 8), 14, pairs)
     assert first.keys == (slice(0, 4),) and first.visible is not None and not first.visible.all()
-    only = block_mask.make_block_masks(mask, torch.zeros(1, 1, 14, 8), 14, [slice(12, 14)])[0]
+    only = masks.make_block_masks(mask, torch.zeros(1, 1, 14, 8), 14, [slice(12, 14)])[0]
     assert only.keys == (slice(12, 14),) and only.visible is None
     assert second.keys == (slice(0, 8),)
 

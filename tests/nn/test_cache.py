@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.nn.cache import Cache, KeyValueCache
 from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.dense import Dense

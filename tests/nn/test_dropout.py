@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.dropout import Dropout, dropout_factors
+from attnlab.nn.layers import Dropout, dropout_factors
 
 RATES = [0.001, 0.1, 0.3, 0.5, 0.9, 0.999]
 

@@ -20,8 +20,8 @@ from attnlab.registry import ANALYSES, register_analysis
 from attnlab.report import Analysis, PageSection, Results, Table, TableRow
 from attnlab.report.analysis import BUILT_IN, analyze
 from attnlab.report.page import make_page, write_page
+from attnlab.report.section import Column
 from attnlab.report.summary import Summary, summarize
-from attnlab.report.table import Column
 from attnlab.stats.compared import compare_cells
 from tests.report.test_rendering import INFO, SPEC, made_up
 from tests.support.paths import ROOT

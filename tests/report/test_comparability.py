@@ -10,7 +10,7 @@ from attnlab import load_runs
 from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.planning.plan import Plan, plan
-from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front
+from attnlab.report.plots.scatter import TradeoffPoint, pareto_front
 from attnlab.report.result import compare_result
 from attnlab.report.verdicts import notes
 from attnlab.report.write import write_report as report

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from attnlab.report import write
-from attnlab.report.plots.seeds import SeedRow, seed_plot
-from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.plots.rows import SeedRow, seed_plot
+from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.verdicts import cost_note, cost_table, verdict_table
 from attnlab.stats.compare import CellSummary, summarize_cells
 from tests.report.test_summary import ONE

@@ -15,8 +15,8 @@ from attnlab.extras.paper.write import write_papers
 from attnlab.planning.plan import plan
 from attnlab.registry import ESTIMATORS
 from attnlab.report import stored
-from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
+from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.write import write

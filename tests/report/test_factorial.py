@@ -21,7 +21,7 @@ from attnlab.report.write import write
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import compare_cells
 from attnlab.stats.factorial import estimate_effects
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 from tests.support.specs import comparison_spec
 

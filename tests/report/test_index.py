@@ -9,7 +9,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.report.index import merge_notes
+from attnlab.report.write import merge_notes
 from attnlab.report.write import write_report as report
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs

@@ -11,16 +11,16 @@ from attnlab.cli._results import print_results
 from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import figures
-from attnlab.report.export import cells_frame
-from attnlab.report.interval_notes import note_on_thin_lines, notes_on_intervals
+from attnlab.report.notes import note_on_thin_lines, notes_on_intervals
 from attnlab.report.plots import svg
-from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.rows import ForestRow, forest_plot
 from attnlab.report.result import compare_result
+from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
+from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.execution.rows import Row
 from attnlab.study.result import StudyResult

@@ -16,8 +16,7 @@ import yaml
 from attnlab import load_runs
 from attnlab.cli import main
 from attnlab.cli._results import print_results
-from attnlab.report.methods import StudyInfo, load_study_info
-from attnlab.report.reproduction import needed_calls, reproduction
+from attnlab.report.methods import StudyInfo, load_study_info, needed_calls, reproduction
 from attnlab.report.result import judge
 from attnlab.report.selection import describe_selection, described_verdicts
 from attnlab.report.write import write_report as report

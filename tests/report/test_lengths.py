@@ -10,9 +10,8 @@ import pytest
 from attnlab.report.analysis import Results
 from attnlab.report.figures import cell_colors
 from attnlab.report.lengths import LengthsAnalysis
-from attnlab.report.plots.by_length import LengthCurve, length_plot
-from attnlab.report.section import PageSection
-from attnlab.report.table import Table
+from attnlab.report.plots.lines import LengthCurve, length_plot
+from attnlab.report.section import PageSection, Table
 from attnlab.report.wording import format_interval
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
 from attnlab.stats.compared import compare_cells

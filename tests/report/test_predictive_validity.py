@@ -16,11 +16,11 @@ from attnlab.report.predictive_validity import (
     describe_agreement,
     format_near,
     format_share,
+    summarize_agreement,
     validity_section,
 )
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.predictive_validity import summarize_agreement
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
 

@@ -14,11 +14,10 @@ from attnlab.extras.bench.page import growth_plot
 from attnlab.report import write
 from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.plots import svg
-from attnlab.report.plots.by_length import LengthCurve, length_plot
-from attnlab.report.plots.curves import Curve, curve_plot
-from attnlab.report.plots.forest import ForestRow, forest_plot
-from attnlab.report.plots.labels import spread
-from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.plots.lines import Curve, LengthCurve, curve_plot, length_plot
+from attnlab.report.plots.rows import ForestRow, forest_plot
+from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.plots.svg import spread
 from attnlab.stats.compare import summarize_cells
 from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, made_up, made_up_search

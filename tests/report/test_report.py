@@ -13,12 +13,11 @@ import pytest
 from attnlab._util.colors import BUILT_IN, color_of
 from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
+from attnlab.report.methods import reproduction
 from attnlab.report.page import make_page
-from attnlab.report.plots.curves import Curve, curve_plot
-from attnlab.report.plots.forest import ForestRow, forest_limits, forest_plot
-from attnlab.report.plots.seeds import SeedRow, seed_plot
-from attnlab.report.plots.tradeoff import TradeoffPoint, pareto_front, tradeoff_plot
-from attnlab.report.reproduction import reproduction
+from attnlab.report.plots.lines import Curve, curve_plot
+from attnlab.report.plots.rows import ForestRow, SeedRow, forest_limits, forest_plot, seed_plot
+from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.wording import format_p_value, format_rounded
 from attnlab.stats import compare
 from attnlab.stats.paired import Interval

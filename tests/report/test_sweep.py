@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pandas
 import pytest
 
-from attnlab.report.export import cells_frame
 from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
-from attnlab.report.table import Table
+from attnlab.report.section import Table
+from attnlab.report.stored import cells_frame
 from attnlab.stats.compare import runs_at_best, summarize_cells
 from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore

@@ -9,7 +9,7 @@ from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.training_share import describe_share
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.share_summary import summarize_shares
+from attnlab.stats.training_share import summarize_shares
 from attnlab.stats.trend import summarize_trends
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.report.effects_by_study import format_percent
+from attnlab.report.answer import format_percent
 from attnlab.report.wording import describe_looks, describe_verdict, format_change, format_p_value
 from attnlab.stats import paired
 from attnlab.stats.predict import Prediction

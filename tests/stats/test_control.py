@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.report.control import control_notes
 from attnlab.report.figures import cell_colors, draw_differences
+from attnlab.report.notes import control_notes
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import describe_verdict

@@ -14,7 +14,7 @@ from attnlab.report.training_share import share_table
 from attnlab.report.trend import describe_kind
 from attnlab.stats.cells import ComparisonSpec, Goal
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.contrasts import StudyTable, combine
+from attnlab.stats.contrasts import Effect, StudyTable, combine, pool
 from attnlab.stats.corrections import (
     Choice,
     alternatives,
@@ -27,10 +27,9 @@ from attnlab.stats.corrections import (
 )
 from attnlab.stats.factorial import estimate_effects
 from attnlab.stats.paired import LEVEL
-from attnlab.stats.pooling import Effect, pool
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import EXTRA, Looks
-from attnlab.stats.share_summary import summarize_shares
+from attnlab.stats.training_share import summarize_shares
 from attnlab.stats.trend import TrendKind, summarize_trends
 from attnlab.stats.verdict import Verdict, VerdictKind
 from benchmarks.table_tests import t_tests

@@ -12,9 +12,8 @@ from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact import clopper_pearson, median_interval, sign_test_p
 from attnlab.stats.exact_estimators import Exact, ExactDifference, Median, SolveRate, Superiority
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import hides_correction, moderate, simultaneous_interval
 from attnlab.stats.sequential import Looks
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import Reason, Verdict, VerdictKind, judge
 from tests.support.specs import comparison_spec
 

@@ -3,14 +3,13 @@
 import numpy
 import pytest
 
-from attnlab.report.interval_notes import notes_on_predictions
+from attnlab.report.notes import notes_on_predictions
 from attnlab.report.wording import describe_verdict
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact_estimators import Median
-from attnlab.stats.futility import Futility, find_futility
 from attnlab.stats.look_history import LookHistory
-from attnlab.stats.predict import predict
+from attnlab.stats.predict import Futility, find_futility, predict
 from attnlab.stats.sequential import Looks
 from benchmarks.futility import added_seeds
 from benchmarks.simulation import Share

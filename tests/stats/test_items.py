@@ -6,8 +6,8 @@ import numpy
 import pandas
 import pytest
 
-from attnlab.report.export import cells_frame
-from attnlab.report.interval_notes import NEW_ITEMS, item_notes
+from attnlab.report.notes import NEW_ITEMS, item_notes
+from attnlab.report.stored import cells_frame
 from attnlab.report.verdicts import verdict_table
 from attnlab.report.wording import describe_verdict
 from attnlab.report.write import write_report as report

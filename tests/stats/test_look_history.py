@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
 from attnlab.stats.look_history import LookHistory
-from attnlab.stats.seen import Seen
+from attnlab.stats.selection import Seen
 from attnlab.stats.sequential import Looks
 from tests.support.specs import changed, comparison_spec
 

@@ -9,11 +9,11 @@ import pytest
 
 from attnlab.config.comparability import PROGRAM
 from attnlab.config.question import EstimandConfig
+from attnlab.report.predictive_validity import summarize_agreement
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.compare import lose_alike, summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine
 from attnlab.stats.factorial import estimate_effects
-from attnlab.stats.predictive_validity import summarize_agreement
 from attnlab.stats.trend import TrendKind, TrendReason, summarize_trends
 from attnlab.stats.verdict import Reason, VerdictKind
 from attnlab.study.adaptive import can_be_conclusive

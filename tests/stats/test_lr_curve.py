@@ -9,7 +9,7 @@ from scipy import stats
 
 from attnlab.report.sweep import sweep_warnings
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.lr_curve import CurveProblem, LearningRateCurve, difference_at_best
+from attnlab.stats.sweep import CurveProblem, LearningRateCurve, difference_at_best
 from attnlab.stats.verdict import Reason, VerdictKind
 from tests.support.specs import changed
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records

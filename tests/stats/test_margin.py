@@ -13,11 +13,11 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import methods
-from attnlab.report.margin import margin_notes
+from attnlab.report.notes import margin_notes
 from attnlab.report.page import make_page
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.margin import with_margin
+from attnlab.stats.question import with_margin
 from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity, VerdictKind
 from attnlab.study.run import run

@@ -5,11 +5,11 @@ from typing import Any
 import numpy
 import pytest
 
-from attnlab.report.interval_notes import notes_on_intervals
-from attnlab.stats import moderation, paired
+from attnlab.report.notes import notes_on_intervals
+from attnlab.stats import joint, paired
 from attnlab.stats.compare import summarize_cells
+from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.sequential import Looks
-from attnlab.stats.simultaneous import simultaneous_interval
 from attnlab.stats.variance_prior import are_twins, prior_degrees_of_freedom, table_prior
 from tests.support.specs import changed, comparison_spec
 
@@ -23,7 +23,7 @@ def compare(gaps: numpy.ndarray, *, margin: float | None = None, looks: Looks | 
 
 
 def moderate(gaps: numpy.ndarray, *, margin: float | None = None, looks: Looks | None = None) -> Table:
-    return [d for d in moderation.moderate(compare(gaps, margin=margin, looks=looks)) if d is not None]
+    return [d for d in joint.moderate(compare(gaps, margin=margin, looks=looks)) if d is not None]
 
 
 def table(comparisons: int, n: int, *, seed: int = 0) -> numpy.ndarray:
@@ -116,7 +116,7 @@ def test_no_verdict_of_a_difference_has_an_interval_that_contains_zero(margin: f
 @pytest.mark.parametrize("comparisons", [1, 2])
 def test_small_tables_are_not_moderated(comparisons: int) -> None:
     differences = compare(table(comparisons, 5))
-    assert moderation.moderate(differences) == differences
+    assert joint.moderate(differences) == differences
 
 
 def test_the_weight_of_the_prior_grows_with_the_table() -> None:
@@ -153,10 +153,10 @@ def test_differences_without_a_t_test_lend_nothing_and_borrow_nothing() -> None:
     constant, same = numpy.full((1, 4), 0.1), numpy.zeros((1, 4))
     single = paired.difference({0: 1.0}, {0: 2.0})
     others = [*compare(constant), *compare(same), single, None]
-    moderated = moderation.moderate([*others, *compare(gaps)])
+    moderated = joint.moderate([*others, *compare(gaps)])
     assert moderated[:4] == others
     assert moderated[4:] == moderate(gaps)
-    assert moderation.moderate([*others, *compare(gaps[:2])]) == [*others, *compare(gaps[:2])]
+    assert joint.moderate([*others, *compare(gaps[:2])]) == [*others, *compare(gaps[:2])]
 
 
 def test_pairs_before_the_first_look_lend_nothing() -> None:
@@ -164,7 +164,7 @@ def test_pairs_before_the_first_look_lend_nothing() -> None:
     early = compare(table(1, 2), looks=looks)
     assert early[0] is not None and early[0].p is None
     gaps = table(3, 4)
-    assert moderation.moderate([*early, *compare(gaps, looks=looks)]) == [*early, *moderate(gaps, looks=looks)]
+    assert joint.moderate([*early, *compare(gaps, looks=looks)]) == [*early, *moderate(gaps, looks=looks)]
 
 
 def test_looks_correct_the_moderated_p_value() -> None:
@@ -189,7 +189,7 @@ def test_false_verdicts_are_at_most_six_percent(n: int, comparisons: int, spread
 
 def test_each_group_borrows_from_its_own_comparisons() -> None:
     gaps = numpy.concatenate([table(3, 4, seed=1), 10 * table(4, 4, seed=2)])
-    moderated = moderation.moderate(compare(gaps), groups=["a"] * 3 + ["b"] * 4)
+    moderated = joint.moderate(compare(gaps), groups=["a"] * 3 + ["b"] * 4)
     for rows, part in ((slice(0, 3), gaps[:3]), (slice(3, 7), gaps[3:])):
         means, errors, df = written_out(part, 2)
         tests = [d.interval for d in moderated[rows] if d is not None]
@@ -198,9 +198,9 @@ def test_each_group_borrows_from_its_own_comparisons() -> None:
         } == {df}
         assert [i.mean for i in tests] == pytest.approx(means)
         assert {(i.prior.comparisons, i.prior.groups) for i in tests if i.prior} == {(len(part), 2)}
-    alone = moderation.moderate(compare(gaps), groups=["a"] * 7)
-    assert alone == moderation.moderate(compare(gaps)), "one group is the whole table"
-    assert all(d == plain for d, plain in zip(moderation.moderate(compare(gaps), groups=range(7)), compare(gaps), strict=True))
+    alone = joint.moderate(compare(gaps), groups=["a"] * 7)
+    assert alone == joint.moderate(compare(gaps)), "one group is the whole table"
+    assert all(d == plain for d, plain in zip(joint.moderate(compare(gaps), groups=range(7)), compare(gaps), strict=True))
 
 
 def test_comparisons_borrow_within_their_level_and_test() -> None:

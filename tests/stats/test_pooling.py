@@ -7,7 +7,7 @@ from scipy import stats
 
 from attnlab.stats.cells import CellSummary
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.pooling import Effect, average, heterogeneity, independent_groups, pool, relative_effect
+from attnlab.stats.contrasts import Effect, average, heterogeneity, independent_groups, pool, relative_effect
 from attnlab.stats.sequential import Looks
 from tests.support.specs import comparison_spec
 

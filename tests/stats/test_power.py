@@ -8,7 +8,8 @@ import pytest
 
 from attnlab.stats import paired
 from attnlab.stats.paired import Interval
-from attnlab.stats.power import (
+from attnlab.stats.predict import (
+    POWER,
     Spread,
     TableDesign,
     largest_spread,
@@ -17,7 +18,6 @@ from attnlab.stats.power import (
     seeds_for_verdict,
     verdict_probability,
 )
-from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
 from benchmarks.simulation import Share
 from benchmarks.verdict_seeds import known_spread

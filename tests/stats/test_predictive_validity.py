@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from attnlab.config.question import EstimandConfig
+from attnlab.report.predictive_validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.predictive_validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from tests.support.levels import made_up_levels
 from tests.support.specs import changed
 

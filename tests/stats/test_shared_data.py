@@ -9,7 +9,7 @@ import pytest
 from attnlab.config.comparability import files_of_test, identity_of_test
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.answer import make_answer
-from attnlab.report.command import notes_on_equal_results, notes_on_files
+from attnlab.report.notes import notes_on_equal_results, notes_on_files
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine

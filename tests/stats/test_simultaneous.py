@@ -6,8 +6,8 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
+from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.sequential import Looks
-from attnlab.stats.simultaneous import hides_correction, simultaneous_interval
 
 CELLS, SEEDS = 4, 5
 

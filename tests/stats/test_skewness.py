@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import skew, t
 
 from attnlab.stats import paired
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
+from attnlab.stats.paired import SKEWNESS_SEEDS, sample_skewness, skewness_corrected_p
 from attnlab.stats.sequential import Looks
-from attnlab.stats.skewness import MIN_SEEDS, sample_skewness, skewness_corrected_p
 from attnlab.stats.verdict import VerdictKind, judge
 
 SYMMETRIC = [0.02, 0.04, 0.03, 0.025, 0.035, 0.03]
@@ -24,7 +24,7 @@ def difference(gaps: list[float], **options: object) -> paired.Difference:
 
 def test_the_skewness_is_the_third_moment_over_the_cubed_deviation() -> None:
     assert sample_skewness(LOW_TAIL) == pytest.approx(float(skew(LOW_TAIL)))
-    assert sample_skewness(LOW_TAIL[: MIN_SEEDS - 1]) is None
+    assert sample_skewness(LOW_TAIL[: SKEWNESS_SEEDS - 1]) is None
 
 
 def test_hall_s_test_of_a_sample() -> None:
@@ -61,7 +61,7 @@ def test_a_tail_away_from_zero_makes_no_verdict_fragile() -> None:
 
 
 def test_too_few_seeds_and_inconclusive_differences_are_not_fragile() -> None:
-    few = difference(SYMMETRIC[: MIN_SEEDS - 1])
+    few = difference(SYMMETRIC[: SKEWNESS_SEEDS - 1])
     assert few.skewness is None and not few.fragile
     open_ = difference([0.01, -0.02, 0.03, -0.01, 0.02])
     assert open_.conclusion == "" and not open_.fragile

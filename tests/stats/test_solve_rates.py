@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import barnard_exact, binom
 
-from attnlab.stats.solve_rates import interval_of_difference, p_above
+from attnlab.stats.exact import interval_of_difference, p_above
 
 
 def test_the_p_values_are_those_counted_by_hand() -> None:

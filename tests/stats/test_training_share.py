@@ -10,8 +10,7 @@ from scipy import stats
 
 from attnlab.report.training_share import share_notes
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.share_summary import ShareSource, summarize_shares
-from attnlab.stats.training_share import Curve, running_mean, share_of, training_share
+from attnlab.stats.training_share import Curve, ShareSource, running_mean, share_of, summarize_shares, training_share
 from attnlab.stats.trend import summarize_trends
 from tests.support.levels import made_up_levels, swept
 from tests.support.specs import changed, comparison_spec

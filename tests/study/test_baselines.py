@@ -9,15 +9,15 @@ from attnlab.cli._results import print_results
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.report.export import cells_frame
 from attnlab.report.figures import cell_colors, draw_differences
 from attnlab.report.methods import load_study_info
 from attnlab.report.page import overview
 from attnlab.report.result import compare_result
+from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.stats.compare import comparisons, summarize_cells
-from attnlab.stats.moderation import moderate
+from attnlab.stats.joint import moderate
 from attnlab.stats.paired import correct, difference
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, study

@@ -9,8 +9,7 @@ from attnlab.cli import main
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import comparisons
-from attnlab.stats.power import Spread, TableDesign, seeds_for_verdict, verdict_probability
-from attnlab.stats.predict import POWER
+from attnlab.stats.predict import POWER, Spread, TableDesign, seeds_for_verdict, verdict_probability
 from attnlab.stats.sequential import Looks
 from attnlab.study.adaptive import table
 from attnlab.study.execution import concurrency, measurements

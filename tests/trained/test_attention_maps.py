@@ -12,7 +12,7 @@ from PIL import Image
 
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
-from attnlab.report.plots import attention_maps
+from attnlab.report.plots import maps
 from attnlab.report.write import write_report as report
 from attnlab.study import run
 from attnlab.tasks import Task
@@ -67,7 +67,7 @@ def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
     weights = numpy.zeros((1, 2, 3, 3), dtype="float16")
     weights[0, :, 0, 0], weights[0, :, 2, 1] = 1.0, 0.25
     kept = AttentionMap(weights, ("a", "b", "c"), run="dense s0", cell="dense")
-    ((_, _, drawn),) = attention_maps.draw_maps([kept, AttentionMap(reason="none", cell="basic")])
+    ((_, _, drawn),) = maps.draw_maps([kept, AttentionMap(reason="none", cell="basic")])
     (encoded,) = re.findall(r"base64,([^\"]+)", drawn)
     picture = Image.open(BytesIO(base64.b64decode(encoded)))
     assert (picture.format, picture.mode) == ("PNG", "L")
@@ -86,4 +86,4 @@ def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None
     (recorded,) = compute_maps(tmp_path, length=3)
     first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
     shown = " ".join(map(str, first))
-    assert f"Input: “{shown}”" in attention_maps.describe_maps([recorded])[0][0]
+    assert f"Input: “{shown}”" in maps.describe_maps([recorded])[0][0]

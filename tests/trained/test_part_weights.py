@@ -12,7 +12,7 @@ from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.registry import TASKS
-from attnlab.report.plots.attention_maps import describe_maps, draw_maps
+from attnlab.report.plots.maps import describe_maps, draw_maps
 from attnlab.report.stored import _map_from_json, _map_to_json
 from attnlab.report.write import write_report as report
 from attnlab.study.run import run

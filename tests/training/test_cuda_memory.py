@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
-from attnlab.planning import memory_fit
+from attnlab.planning import costs as planning_costs
 from attnlab.planning.plan import plan
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
@@ -139,18 +139,18 @@ def test_a_plan_estimates_each_distinct_cell_once_and_names_those_that_do_not_fi
     grid = "[dense, no_wo]\n  train.lr: [1e-3, 3e-4]"
     path.write_text(STUDY.replace("[dense, no_wo, {name: strided_sparse, stride: 7}]", grid))
     estimated: list[str] = []
-    estimate = memory_fit._estimate
-    monkeypatch.setattr(memory_fit, "_estimate", lambda config: estimated.append(config.variant.name) or estimate(config))
+    estimate = planning_costs._estimate
+    monkeypatch.setattr(planning_costs, "_estimate", lambda config: estimated.append(config.variant.name) or estimate(config))
     cells = plan(path).cells
-    peaks = memory_fit.cuda_peaks(cells)
+    peaks = planning_costs.cuda_peaks(cells)
     assert estimated == ["dense", "no_wo"] and peaks.keys() == {cell.name for cell in cells}
-    assert list(memory_fit.memory_notes(cells, peaks)) == []
+    assert list(planning_costs.memory_notes(cells, peaks)) == []
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     device = type("Device", (), {"name": "Small GPU", "total_memory": 2**30})
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda of: device)
     cell = replace(cells[0], settings=cells[0].config.replace({"machine.device": "cuda"}))
-    (note,) = memory_fit.memory_notes([cell], {cell.name: 600.0})
+    (note,) = planning_costs.memory_notes([cell], {cell.name: 600.0})
     assert [word for word in (repr(cell.name), "not fit", "1.6 GiB", "Small GPU", "1.0 GiB") if word not in note] == []
 
 
@@ -158,7 +158,7 @@ def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) ->
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
     on_cpu, on_cuda = (
-        memory_fit.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda")
+        planning_costs.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda")
     )
     assert on_cpu == on_cuda and on_cpu["dense"]
 
@@ -172,5 +172,5 @@ def test_a_step_that_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(cuda_memory, "cuda_peak_mib", asks_for_values)
     cells = plan(path).cells[:1]
-    notes = list(memory_fit.memory_notes(cells, memory_fit.cuda_peaks(cells)))
+    notes = list(planning_costs.memory_notes(cells, planning_costs.cuda_peaks(cells)))
     assert len(notes) == 1 and "'dense'" in notes[0] and "a fake tensor has no values" in notes[0]

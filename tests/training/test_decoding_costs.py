@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.nn.cache import Cache, KeyValueCache
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS

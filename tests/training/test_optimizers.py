@@ -13,7 +13,7 @@ from attnlab import plan
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
-from attnlab.planning.memory_fit import _shape
+from attnlab.planning.costs import _shape
 from attnlab.planning.plan import Plan
 from attnlab.registry import OPTIMIZERS
 from attnlab.training.cuda_memory import trace

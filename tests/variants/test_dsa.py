@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.nn.functions import with_gradient_of
 from attnlab.registry import VARIANTS
 from attnlab.testing import check

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.errors import UserError
 from attnlab.models.build import build
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.positions import PositionConfig
 from attnlab.positions.rotary import Rotary

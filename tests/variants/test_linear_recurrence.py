@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlab.errors import UserError
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.variants import AttentionConfig, Variant

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.variants import AttentionConfig, Variant

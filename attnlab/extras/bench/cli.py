@@ -63,8 +63,7 @@ def main(arguments: Namespace) -> int:
     Returns:
         1 if every case of a variant failed with an error, else 0.
     """
-    from attnlab.extras.bench import decode_page
-    from attnlab.extras.bench import page as bench_page
+    from attnlab.extras.bench.page import costs, exponents, omissions, write
     from attnlab.extras.bench.suite import FAST_MACHINE, BenchConfig, bench, failed_variants
 
     config = BenchConfig(
@@ -85,17 +84,16 @@ def main(arguments: Namespace) -> int:
         components=arguments.components,
         role=arguments.role,
     )
-    page = decode_page if config.decode else bench_page
     results = bench(config, report=_print_progress)
-    for table in (page.costs(results), page.exponents(results)):
+    for table in (costs(results, decode=config.decode), exponents(results, decode=config.decode)):
         wrap = [column.heading for column in table.columns if column.is_text]
         print_table([column.heading for column in table.columns], [list(line.cells) for line in table.rows], wrap=wrap)
         print()
-    for omission in bench_page.omissions(results):
+    for omission in omissions(results):
         print_text(f"not measured: {omission}")
     names = [name.rpartition(":")[2] for name in (*arguments.variants, *map(_name, arguments.components))]
     path = Path(arguments.out or f"reports/bench/{'-'.join([*names, *(['decode'] if config.decode else [])])}")
-    suffixes = page.write(path, results, config=config, command=shlex.join(["attnlab", *arguments.argv]))
+    suffixes = write(path, results, config=config, command=shlex.join(["attnlab", *arguments.argv]))
     print(f"written: {relative(path)}{', '.join(suffixes)}")
     return 1 if failed_variants(results) else 0
 

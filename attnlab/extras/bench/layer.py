@@ -15,7 +15,7 @@ from torch import Tensor
 from attnlab._util.machine import available_memory, peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
 from attnlab.config.types import Named
-from attnlab.models.cache import key_value_cache, without_cache
+from attnlab.models.decoding import key_value_cache, without_cache
 from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget

@@ -1,6 +1,7 @@
 """The page that `attnlab bench` writes: tables, every round as CSV, and plots over length.
 
-The axes of a plot are logarithmic: a power law is a straight line, and its slope the exponent.
+The axes of a plot are logarithmic: a power law is a straight line, and its slope the exponent. With `--decode`, the costs are
+the time of a token and what is kept between tokens.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ from typing import TYPE_CHECKING
 from attnlab._util.colors import color_of
 from attnlab.extras.bench.suite import TORCH_DEFAULTS, fastest_dense, fit_cost_exponent, speedups
 from attnlab.report.plots import svg
-from attnlab.report.plots.by_length import BOTTOM, LEFT, PADDING, RIGHT, TOP, length_axis
-from attnlab.report.plots.curves import DASHES, Curve, legend
-from attnlab.report.table import Column, Table, TableRow, to_markdown
+from attnlab.report.plots.lines import BOTTOM, DASHES, LEFT, LENGTH_PADDING, TOP, WIDE_RIGHT, Curve, legend, length_axis
+from attnlab.report.section import Column, Table, TableRow, to_markdown
 
 if TYPE_CHECKING:
     from attnlab.extras.bench.suite import BenchConfig, BenchResult
-
 
 KIB, MIB = 2**10, 2**20
 MEMORY, DECODING = ("saved_bytes", "peak_bytes"), ("cached", "cache_bytes", "state_bytes")  # attributes of a result
@@ -58,25 +57,57 @@ Not measured:
 
 {omissions}"""
 
+DECODE_PAGE = """\
+# Decoding: {title}
 
-def costs(results: Sequence[BenchResult]) -> Table:
+One attention layer with its projections in the causal role, without gradients: batch {config.batch}, width {config.dim},
+{config.heads} heads, position {config.position}, {config.precision}, options {options}. Each case has its own process; the
+cases of one length take turns, for {config.rounds} rounds, after a warm-up. Process settings: matmul_precision
+{config.machine.matmul_precision}, reuse_memory {config.machine.reuse_memory}.
+
+Measured on {device} ({threads}) with {versions}, by
+
+    {command}
+
+Every round is in [{csv}](<{csv}>).
+
+{costs}
+
+ms/token: median over rounds of the {time_of} for one token of each sequence, averaged over the last eighth of the length, after
+the earlier positions were read in one call. Speed: relative to dense with its fastest backend at that length: median (smallest
+to largest) of the ratios, round by round. Cache: the keys and values that the layer keeps of one sequence, which grow with its
+length or up to a window. State: the recurrent states that it keeps, which do not grow. Cache "no": the variant declares no
+cache, and each token takes a forward pass over the whole sequence.
+
+Each cost grows with this power of the length, by least squares on logarithms:
+
+{exponents}
+
+![time](<{time}>)
+
+Not measured:
+
+{omissions}"""
+
+
+def costs(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory, and what decoding keeps."""
-    decodes = any(result.decodes for result in results)
+    keeps = decode or any(result.decodes for result in results)
     references = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
-    columns = [Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, ("length", "ms", "speed"))]
-    columns += [Column(f"speed over {TORCH_DEFAULTS}")] if references else []
+    headings = ["length", "ms/token" if decode else "ms", "speed"]
+    headings += [f"speed over {TORCH_DEFAULTS}"] if references else []
+    headings += [*(() if decode else ("saved MiB", "peak MiB")), *(KEPT if keeps else ())]
     lines = []
     for result in results:
         if result.seconds:
             case = result.case
             bases = [fastest_dense(results, case.length), *([references.get(case.length)] if references else [])]
             speeds = [format_speed(result, base) for base in bases]
-            sizes = [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
-            sizes += kept_sizes(result) if decodes else []
+            sizes = [] if decode else [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
+            sizes += kept_sizes(result) if keeps else []
             cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
             lines.append(TableRow(cells, color_of(case.label)))
-    memory = ["saved MiB", "peak MiB", *(KEPT if decodes else ())]
-    return Table([*columns, *map(Column, memory)], lines)
+    return Table([Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, headings)], lines)
 
 
 def kept_sizes(result: BenchResult) -> list[str]:
@@ -91,18 +122,21 @@ def format_speed(result: BenchResult, base: BenchResult | None) -> str:
     return f"{median(speeds):.2f} ({min(speeds):.2f} to {max(speeds):.2f})"
 
 
-def exponents(results: Sequence[BenchResult]) -> Table:
+def exponents(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
     """Return the power of the length with which each variant's costs grow, by backend."""
     lines = []
     for (label, backend), group in grouped(results).items():
         if len(group) > 1:
-            times = {result.case.length: result.time for result in group}
-            saved = {result.case.length: result.saved_bytes for result in group}
-            peaks = {result.case.length: result.peak_bytes for result in group}
-            powers = [f"{fit_cost_exponent(by_length):.2f}" for by_length in (times, saved, peaks)]
+            sizes = [{result.case.length: result.time for result in group}]
+            if decode:
+                sizes.append({result.case.length: result.cache_bytes + result.state_bytes for result in group if result.cached})
+            else:
+                sizes.append({result.case.length: result.saved_bytes for result in group})
+                sizes.append({result.case.length: result.peak_bytes for result in group})
+            powers = [f"{fit_cost_exponent(by_length):.2f}" if any(by_length.values()) else "" for by_length in sizes]
             lines.append(TableRow([label, backend, *powers], color_of(label)))
-    words = [Column("variant", is_text=True), Column("backend", is_text=True)]
-    return Table([*words, Column("time exponent"), Column("saved"), Column("peak")], lines)
+    headings = ("time exponent", *(("cache and state",) if decode else ("saved", "peak")))
+    return Table([Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, headings)], lines)
 
 
 def omissions(results: Sequence[BenchResult]) -> list[str]:
@@ -131,20 +165,21 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
         command: the command line, for the page.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = {kind: f"{path.name}{suffix}" for kind, suffix in (("csv", ".csv"), ("time", "-time.svg"), ("saved", "-saved.svg"))}
+    pictures = plots(results, decode=config.decode)
+    names = {"csv": f"{path.name}.csv", **{kind: f"{path.name}-{kind}.svg" for kind in pictures}}
     memory = (*MEMORY, *DECODING) if any(result.decodes for result in results) else MEMORY
-    write_rounds(path.with_name(names["csv"]), results, memory)
-    for kind, picture in plots(results).items():
+    write_rounds(path.with_name(names["csv"]), results, DECODING if config.decode else memory)
+    for kind, picture in pictures.items():
         path.with_name(names[kind]).write_text(picture, encoding="utf-8")
-    page = PAGE.format(
+    page = (DECODE_PAGE if config.decode else PAGE).format(
         **page_fields(results, config, command),
         torch_defaults=TORCH_DEFAULTS,
-        costs=to_markdown(costs(results)),
-        exponents=to_markdown(exponents(results)),
+        costs=to_markdown(costs(results, decode=config.decode)),
+        exponents=to_markdown(exponents(results, decode=config.decode)),
         **names,
     )
     path.with_name(f"{path.name}.md").write_text(page, encoding="utf-8")
-    return [".md", ".csv", "-time.svg", "-saved.svg"]
+    return [".md", ".csv", *(f"-{kind}.svg" for kind in pictures)]
 
 
 def page_fields(results: Sequence[BenchResult], config: BenchConfig, command: str) -> dict[str, object]:
@@ -185,22 +220,25 @@ def write_rounds(path: Path, results: Sequence[BenchResult], memory: Sequence[st
                 writer.writerow([*case, "", "", *[""] * len(memory), result.reason])
 
 
-def plots(results: Sequence[BenchResult]) -> dict[str, str]:
-    """Return the SVG plots of time and of saved bytes over length."""
+def plots(results: Sequence[BenchResult], *, decode: bool = False) -> dict[str, str]:
+    """Return the SVG plots of time and of saved bytes over length; when decoding, of the time of a token."""
     dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
 
     def plot(title: str, cost: Callable[[BenchResult], float]) -> str:
         lines = [
             Curve(
-                f"{label} {backend}",
+                f"{label} {backend}{' (no cache)' if decode and not group[0].cached else ''}",
                 color_of(label),
                 [(result.case.length, cost(result)) for result in group],
                 dashes[backend],
             )
             for (label, backend), group in grouped(results).items()
         ]
-        return growth_plot(lines, title=title, note="forward and backward of one layer; lower is better")
+        note = "decoding" if decode else "forward and backward"
+        return growth_plot(lines, title=title, note=f"{note} of one layer; lower is better")
 
+    if decode:
+        return {"time": plot("milliseconds a token over length", lambda result: result.time * 1e3)}
     return {
         "time": plot("milliseconds over length", lambda result: result.time * 1e3),
         "saved": plot("MiB saved for backward over length", lambda result: result.saved_bytes / MIB),
@@ -215,7 +253,7 @@ def growth_plot(curves: Sequence[Curve], *, title: str, note: str = "") -> str:
     lengths = sorted({int(length) for length, _ in points})
     length_limits = math.log(lengths[0]), math.log(lengths[-1])
     limits = svg.padded_limits([math.log(cost) for _, cost in points])
-    x, y = svg.scale(length_limits, (LEFT + PADDING, RIGHT - PADDING)), svg.scale(limits, (BOTTOM, TOP))
+    x, y = svg.scale(length_limits, (LEFT + LENGTH_PADDING, WIDE_RIGHT - LENGTH_PADDING)), svg.scale(limits, (BOTTOM, TOP))
     parts = [*svg.header(title, note), *_logarithmic_y_axis(y, limits), *length_axis(lengths, x)]
     for curve in curves:
         places = [(x(math.log(length)), y(math.log(cost))) for length, cost in curve.points]
@@ -234,6 +272,6 @@ def _logarithmic_y_axis(y: Callable[[float], float], limits: svg.Limits) -> list
     parts = []
     for tick in ticks:
         height = y(math.log(tick))
-        parts.append(svg.line((LEFT, height), (RIGHT, height), svg.GRID, width=1))
+        parts.append(svg.line((LEFT, height), (WIDE_RIGHT, height), svg.GRID, width=1))
         parts.append(svg.text(LEFT - 5, height + 4, svg.tick_label(tick), size=12, anchor="end", fill=svg.FAINT))
     return parts

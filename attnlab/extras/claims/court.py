@@ -57,7 +57,7 @@ class Claim:
 
         It is the power of one comparison: with others in its table, it is smaller.
         """
-        from attnlab.stats.power import power
+        from attnlab.stats.predict import power
 
         if self.config.size is None or self.config.scatter is None:
             return None

@@ -11,11 +11,10 @@ from statistics import median
 from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
 from attnlab.extras.claims.court import Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
-from attnlab.report.captions import metric_name
-from attnlab.report.plots.forest import ForestRow, forest_plot
+from attnlab.report.plots.rows import ForestRow, forest_plot
 from attnlab.report.render import render
-from attnlab.report.table import Column, Table, TableRow
-from attnlab.report.wording import count, format_metric
+from attnlab.report.section import Column, Table, TableRow
+from attnlab.report.wording import count, format_metric, metric_name
 
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
 FAR = 12  # times the median difference: a row that would leave no room for the others

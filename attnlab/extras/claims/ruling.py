@@ -18,9 +18,9 @@ from attnlab.config.axes import label_text
 from attnlab.config.question import OF_SOLVE_RATES, OF_TRAINING, OF_TRENDS, ClaimConfig, Direction
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.factorial import Effect, FactorialResult
+from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.paired import Difference
-from attnlab.stats.share_summary import CellShare
-from attnlab.stats.simultaneous import simultaneous_interval
+from attnlab.stats.training_share import CellShare
 from attnlab.stats.trend import Trend, TrendKind
 from attnlab.stats.verdict import Verdict, VerdictKind
 

@@ -8,19 +8,18 @@ from pathlib import Path
 
 from attnlab._util.files import replacing
 from attnlab._util.text import format_table
-from attnlab.extras.gpu_check import agreement, card, headline, memory, resume, several, sparse, training_step
-from attnlab.extras.gpu_check.runner import Results
-from attnlab.extras.gpu_check.step import Step, Summary, Values
+from attnlab.extras.gpu_check import agreement, speed
+from attnlab.extras.gpu_check.runner import Results, Step, Summary, Values
 
 STEPS = (
-    Step("card", "The card", 60, card.cases, card.summarize),
+    Step("card", "The card", 60, speed.card_cases, speed.summarize_card),
     Step("agreement", "Agreement with float64 on the CPU", 240, agreement.cases, agreement.summarize, processes=12),
-    Step("memory", "Peak memory of a training step", 60, memory.cases, memory.summarize),
-    Step("step", "Time of a training step", 100, training_step.cases, training_step.summarize),
-    Step("sparse", "Sparse attention", 60, sparse.cases, sparse.summarize),
-    Step("several", "Several runs on one card", 120, several.cases, several.summarize),
-    Step("resume", "A killed and resumed run", 90, resume.cases, resume.summarize),
-    Step("headline", "enwik8 in the time that is left", 3600, headline.cases, headline.summarize),
+    Step("memory", "Peak memory of a training step", 60, speed.memory_cases, speed.summarize_memory),
+    Step("step", "Time of a training step", 100, speed.step_cases, speed.summarize_steps),
+    Step("sparse", "Sparse attention", 60, speed.sparse_cases, speed.summarize_sparse),
+    Step("several", "Several runs on one card", 120, speed.several_cases, speed.summarize_several),
+    Step("resume", "A killed and resumed run", 90, agreement.resume_cases, agreement.summarize_resumed),
+    Step("headline", "enwik8 in the time that is left", 3600, speed.headline_cases, speed.summarize_headline),
 )
 PAGE = "README.md"
 WIDTH = 80

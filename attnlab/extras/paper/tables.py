@@ -12,12 +12,23 @@ from typing import Any
 
 from attnlab._util.cost_metrics import CostMetric, shown_in, significant
 from attnlab._util.run_state import RunState
-from attnlab.extras.paper.marks import best_cells, mark
-from attnlab.extras.paper.tabular import MISSING, PaperColumn, bold, breakable, decimals, escape, long_table, number, text_table
-from attnlab.report.control import plot_label
+from attnlab.extras.paper.tabular import (
+    MISSING,
+    PaperColumn,
+    best_cells,
+    bold,
+    breakable,
+    decimals,
+    escape,
+    long_table,
+    mark,
+    number,
+    text_table,
+)
 from attnlab.report.methods import ENVIRONMENT, SECTIONS, SINGLE_FIELDS, total_seconds, values_text
+from attnlab.report.notes import plot_label
 from attnlab.report.page import Page
-from attnlab.report.table import Column, Table, TableRow
+from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.verdicts import present_costs, training_pflop
 from attnlab.report.wording import SIMULTANEOUS_MARK, consistent
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons

@@ -9,16 +9,16 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.extras.paper import prose
 from attnlab.extras.paper.figures import pages_of, write_pdf
-from attnlab.extras.paper.references import Citation, bibliography, citations
+from attnlab.extras.paper.prose import Citation, bibliography, citations
 from attnlab.extras.paper.tables import appendix_sections, verdict_columns
 from attnlab.extras.paper.tabular import escape, label, page_columns, tabular, typeset
-from attnlab.report.captions import differences_of
-from attnlab.report.index import load_index
 from attnlab.report.page import Page, make_page
 from attnlab.report.reference_scores import labels, matching_scores
 from attnlab.report.render import render
 from attnlab.report.section import Figure, PageSection
 from attnlab.report.stored import FILE, load
+from attnlab.report.wording import differences_of
+from attnlab.report.write import load_index
 
 FOLDER, DOCUMENT = "paper", "paper.tex"
 CREATOR = b"/Creator (attnlab)"

@@ -10,9 +10,9 @@ from attnlab._util.colors import color_of
 from attnlab._util.cost_metrics import COST_METRICS, CostMetric
 from attnlab._util.run_state import RunState
 from attnlab.extras.profile.results import COSTS, Ability, AbilityResult, Level, LevelResult, Outcome, Profile
-from attnlab.report.plots.levels import LevelRow, LevelRows, level_plot
+from attnlab.report.plots.rows import LevelRow, LevelRows, level_plot
+from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.summary import Sentence, Strong
-from attnlab.report.table import Column, Table, TableRow, two_columns
 from attnlab.report.wording import count
 from attnlab.stats.exact import clopper_pearson
 from attnlab.stats.paired import LEVEL

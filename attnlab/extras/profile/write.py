@@ -13,8 +13,8 @@ from attnlab._version import __version__
 from attnlab.extras.profile.page import ProfilePage, count_levels, make_page
 from attnlab.extras.profile.results import Profile
 from attnlab.report.render import render
+from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.stored import in_lines, read_object
-from attnlab.report.table import Column, Table, TableRow
 from attnlab.stats.exact_estimators import SolveRate
 
 FILE = "profile.json"

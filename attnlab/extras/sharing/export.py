@@ -1,23 +1,47 @@
-"""Exporting the runs of a study to the formats of other tools: TensorBoard's event files and W&B's offline runs."""
+"""`attnlab export`: write the runs of a study in the format of another tool.
+
+The formats are TensorBoard's event files and W&B's offline runs.
+"""
 
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attnlab._util.metrics import is_curve
 from attnlab._util.packages import require
 from attnlab._util.text import escape_controls, escape_surrogates
+from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError
-from attnlab.tracking.system_metrics import PREFIX
-from attnlab.tracking.tags import flatten_config
-from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record
+
+if TYPE_CHECKING:
+    from attnlab.tracking.transfer import RunRecord, StudyRecord
+
+HELP = "write a study's runs for TensorBoard or Weights & Biases"
+DESCRIPTION = (
+    "Write the configurations, curves and scores of the runs that a study reports as event files of TensorBoard or as offline "
+    "runs of Weights & Biases. Needs pip install 'attnlab[export]'."
+)
+NEXT = {"tensorboard": "tensorboard --logdir {folder}", "wandb": "wandb sync {folder}/wandb/offline-run-*"}
 
 Tool = Literal["tensorboard", "wandb"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 LONGEST_NAME = 200  # characters of a folder's name
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="a study's name")
+    parser.add_argument("--to", choices=TOOLS, required=True, help="the tool")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="a new or empty folder (default STUDY-TOOL)")
+
+
+def main(arguments: Namespace) -> int:
+    folder = export(arguments.study, arguments.to, arguments.out)
+    print(f"To look at {folder}: {NEXT[arguments.to].format(folder=folder)}")
+    return 0
 
 
 def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str | Path | None = None) -> Path:
@@ -32,6 +56,8 @@ def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str |
     Raises:
         UserError: the study does not exist or has no run that has ended, the folder holds files, or the tool is not installed.
     """
+    from attnlab.tracking.transfer import read_study_record
+
     folder = Path(out or f"{study}-{tool}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"expected a new or empty folder, got {folder}", "--out")
@@ -87,6 +113,8 @@ def _settings(run: RunRecord) -> dict[str, Any]:
 
     JSON can hold surrogates, which the formats of the tools cannot.
     """
+    from attnlab.tracking.tags import flatten_config
+
     tags = run.tags
     fields = flatten_config(json.loads(tags["attnlab.config"])) | json.loads(tags["attnlab.axes"])
     fields |= {"cell": tags["attnlab.cell"], "state": tags.get("attnlab.state", "")}
@@ -97,6 +125,8 @@ def _settings(run: RunRecord) -> dict[str, Any]:
 
 def _scores(run: RunRecord) -> dict[str, float]:
     """Return the scores and costs of a run."""
+    from attnlab.tracking.system_metrics import PREFIX
+
     return {name: value for name, value, _, _ in run.points if not is_curve(name) and not name.startswith(PREFIX)}
 
 

@@ -13,7 +13,7 @@ from attnlab.config.axes import Label
 from attnlab.config.command import CURVE
 from attnlab.config.grid import cell_name
 from attnlab.report.plots import svg
-from attnlab.report.plots.curves import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
+from attnlab.report.plots.lines import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.report.section import Figure
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of
 

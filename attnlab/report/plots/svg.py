@@ -3,6 +3,8 @@
 Plots are written by hand so that a report is self-contained: no script, no fonts to load, sharp at any size. Every plot is 420
 units wide with labels above their rows, so that a phone shows it at full width with readable text. A plot has a style sheet
 for dark mode that replaces each color; elements of the class "fixed" keep theirs.
+
+Labels can stand in a column next to a plot: each is joined to its mark by a thin line, and no two overlap.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from xml.etree import ElementTree
@@ -32,6 +35,12 @@ _OWN = {"x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "p
 Point = tuple[float, float]
 SMALLEST = 1e-290  # range of values; steps between ticks of smaller ones are no floats
 Limits = tuple[float, float]  # of an axis, in the units of its values
+
+COLUMN, SWATCH = 276, 16  # left end of a column of labels, and the width of the sample of a line's style
+LABEL_SIZE = 11.5  # of the font
+LABEL_LINE = 13.5  # height of a line of text
+LABEL_GAP = 3  # between two labels
+MAX_LABEL_LINES = 3
 
 
 def scale(values: Limits, places: Limits) -> Callable[[float], float]:
@@ -315,3 +324,78 @@ def _dark_mode(body: str) -> str:
     for attribute, color in sorted(set(re.findall(r'(fill|stroke)="(#[0-9A-F]{6})"', body))):
         rules.append(f'[{attribute}="{color}"]:not(.fixed){{{attribute}:{DARK.get(color) or on_dark(color)}}}')
     return f"<style>@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}</style>"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label: its text, the place of its mark, and the style of the mark."""
+
+    text: str
+    mark: Point
+    color: str
+    dash: str = ""
+
+
+def wrap(text: str, width: float) -> list[str]:
+    """Return a text as at most `MAX_LABEL_LINES` lines, broken at spaces and truncated to a width."""
+    most = int(width / (LETTER * LABEL_SIZE))
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= most:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    if len(lines) > MAX_LABEL_LINES:
+        lines = [*lines[: MAX_LABEL_LINES - 1], " ".join(lines[MAX_LABEL_LINES - 1 :])]
+    return [truncate(line, size=LABEL_SIZE, width=width) for line in lines]
+
+
+def column_height(labels: Sequence[str]) -> float:
+    """Return the least height of a column of labels."""
+    return sum(_height(wrap(label, _text_width())) for label in labels)
+
+
+def label_column(labels: Sequence[Label], *, top: float, bottom: float) -> list[str]:
+    """Draw labels from top to bottom in the order of their marks, each as close to its mark as the others allow."""
+    order = sorted(range(len(labels)), key=lambda i: labels[i].mark[1])
+    lines = {i: wrap(labels[i].text, _text_width()) for i in order}
+    heights = [_height(lines[i]) for i in order]
+    tops = spread([labels[i].mark[1] - height / 2 for i, height in zip(order, heights, strict=True)], heights, top, bottom)
+    parts = []
+    for i, y, height in zip(order, tops, heights, strict=True):
+        label, middle = labels[i], y + height / 2
+        parts.append(line(label.mark, (COLUMN - 3, middle), RULE, width=0.7))
+        parts.append(line((COLUMN, middle), (COLUMN + SWATCH, middle), label.color, width=3, dash=label.dash))
+        parts += [
+            text(COLUMN + SWATCH + 4, y + LABEL_GAP / 2 + LABEL_LINE * (n + 0.78), line, size=LABEL_SIZE)
+            for n, line in enumerate(lines[i])
+        ]
+    return parts
+
+
+def spread(tops: Sequence[float], heights: Sequence[float], top: float, bottom: float) -> list[float]:
+    """Move intervals apart, in their order, so that none overlap and all lie between two limits if they fit.
+
+    Args:
+        tops: Upper ends, ascending.
+        heights: Heights of the intervals.
+        top, bottom: Limits.
+    """
+    placed: list[float] = []
+    end = top
+    for start, height in zip(tops, heights, strict=True):
+        placed.append(max(start, end))
+        end = placed[-1] + height
+    limit = max(bottom, top + sum(heights))
+    for i in range(len(placed) - 1, -1, -1):
+        placed[i] = min(placed[i], limit - heights[i])
+        limit = placed[i]
+    return placed
+
+
+def _height(lines: Sequence[str]) -> float:
+    return LABEL_LINE * len(lines) + LABEL_GAP
+
+
+def _text_width() -> float:
+    return WIDTH - COLUMN - SWATCH - 4

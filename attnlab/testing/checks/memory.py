@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnlab.models.cache import key_value_cache
+from attnlab.models.decoding import key_value_cache
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number, max_abs_diff
 from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes
 
