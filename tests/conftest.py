@@ -97,18 +97,26 @@ SLOW = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of which `-m` selects nothing: each process of the tests would import them, which takes seconds."""
+    selected = (config.getoption("markexpr") or "").split(" and ")
+    if not collection_path.name.startswith("test_") or not {"slow", "not slow"} & set(selected):
+        return None
+    return True if (_place(collection_path) < len(SLOW)) != ("slow" in selected) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the files in `SLOW`, and begin with them in this order."""
-    places = {item: _place(item) for item in items}
+    places = {item: _place(item.path) for item in items}
     for item, place in places.items():
         if place < len(SLOW):
             item.add_marker("slow")
     items.sort(key=places.__getitem__)
 
 
-def _place(item: pytest.Item) -> int:
-    path = item.path.relative_to(ROOT / "tests").as_posix() if item.path.is_relative_to(ROOT / "tests") else ""
+def _place(file: Path) -> int:
+    path = file.relative_to(ROOT / "tests").as_posix() if file.is_relative_to(ROOT / "tests") else ""
     return next((i for i, name in enumerate(SLOW) if path == name or (name.endswith("/") and path.startswith(name))), len(SLOW))
 
 
