@@ -1,8 +1,7 @@
-"""Tests of params, tags and the preset view of MLflow records, the UI server, and secrets that must not be recorded."""
+"""Tests of params, tags and the preset view of MLflow records, and secrets that must not be recorded."""
 
 import base64
 import json
-import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import param_names, run_params, run_tags
 from attnlab.tracking.tracker import Tracker
-from attnlab.tracking.ui import Server, serve, ui_url, view_state
-from tests.support.processes import free_port, listening
+from attnlab.tracking.ui import ui_url, view_state
 
 
 def small(**grid: list[object]) -> Plan:
@@ -184,30 +182,6 @@ def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:
     assert (left.lifecycle_stage, left.status) == ("deleted", "KILLED")
 
 
-def test_the_ui_answers_and_a_server_is_a_store_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    connect(tmp_path, create=True)
-    port = free_port()
-    server = Server(tracking_uri(tmp_path), root=tmp_path, port=port)
-    try:
-        server.ready()
-        assert listening(port) == {"127.0.0.1"}
-        with urllib.request.urlopen(server.base, timeout=10) as page:
-            assert b"MLflow" in page.read()
-        with pytest.raises(UserError, match=f"127.0.0.1:{port}.*--port"):
-            Server(tracking_uri(tmp_path), root=tmp_path, port=port)
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:s3cret@127.0.0.1:{port}")
-        planned = small()
-        tracker = Tracker(planned, tmp_path / "far")
-        run_id = tracker.start(planned.runs[0])
-        tracker.log_metrics(run_id, 3, {"train/loss": 0.5})
-        tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5, "lost": float("nan")})
-        row = load_runs("small", tmp_path / "far").iloc[0]
-        assert (row["state"], row["bits_per_byte"]) == ("completed", 2.5) and "lost" not in row
-        serve(tmp_path / "far")
-        output = "".join(capfd.readouterr())
-        assert f"small: http://127.0.0.1:{port}/#/experiments/" in output and "s3cret" not in output
-    finally:
-        server.close()
-    assert ui_url("3", server.base).endswith("/3/runs?viewStateShareKey=attnlab&workflowType=machine_learning")
+def test_the_address_of_a_study_names_its_view() -> None:
+    address = ui_url("3", "http://127.0.0.1:5000")
+    assert address.endswith("/3/runs?viewStateShareKey=attnlab&workflowType=machine_learning")

@@ -37,14 +37,6 @@ def test_mlflow_shows_six_digits_and_attnlab_reads_all(root: Path, many: bool) -
     assert (SUMMARY_TAG in record.data.tags) != many and "lost" not in row
 
 
-def test_a_resumed_study_reports_the_same_digits(root: Path) -> None:
-    fake = "tests.support.study_fakes:settling"
-    first = run(study(), root=root, display=QUIET, train=fake)
-    again = run(study(), root=root, display=QUIET, train=fake)
-    assert all(row.reused for row in again.rows)
-    assert [row.summary for row in again.rows] == [row.summary for row in first.rows]
-
-
 def test_the_data_sets_of_a_run_are_logged(root: Path) -> None:
     plan = small()
     with Tracker(plan, root) as tracker:
