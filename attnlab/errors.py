@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from attnlab._util.text import escape_controls
-from attnlab.field_names import find_ours, stated_as
+from attnlab.field_names import find_ours, stated_as, with_options
 
 LONGEST = 4_000  # characters of a line
 SIMILARITY = 0.65  # smallest difflib ratio of a suggested name; unrelated names reach 0.5 ("einsum" for "nosuch")
@@ -49,7 +49,8 @@ def nearest(name: str, names: Iterable[str], *, anywhere: bool = False) -> str:
             ``position: rotary``.
     """
     name, names = str(name), list(names)
-    meant = find_ours(name, names) or (stated_as(name) if anywhere else None)
+    ours = find_ours(name, names)
+    meant = with_options(name, ours) if ours else stated_as(name) if anywhere else None
     if meant is None:
         spellings = {known.casefold(): known for known in reversed(names)}
         close = get_close_matches(name.casefold(), [*spellings], n=1, cutoff=SIMILARITY)
