@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -162,10 +162,25 @@ def effects() -> Any:
     return pandas.read_csv(REPORTS / "components-cpu/effects.csv").set_index("effect")
 
 
-def qk_effect(name: str) -> Numbers:
-    """Return an effect of the factorial on QK-norm, and the half width of its interval."""
-    row = pandas.read_csv(REPORTS / "claims/qk-norm-enwik8-cpu/effects.csv").set_index("effect").loc[name]
+def effect(report: str, name: str) -> Numbers:
+    """Return an effect of a factorial, and the half width of its interval."""
+    row = pandas.read_csv(REPORTS / report / "effects.csv").set_index("effect").loc[name]
     return float(row["estimate"]), float(row["high"] - row["low"]) / 2
+
+
+qk_effect = partial(effect, "claims/qk-norm-enwik8-cpu")
+critical_effect = partial(effect, "critical-components-cpu")
+
+
+def decided(report: str, kind: str) -> int:
+    """Return the number of effects of a kind, ``main`` or ``interaction``, that were found better or worse."""
+    table: Any = pandas.read_csv(REPORTS / report / "effects.csv")
+    return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse")).sum())
+
+
+def short_conv(task: str, cell: str, width: int) -> float:
+    """Return the mean accuracy of a recurrence with a short convolution of this width; 0 for none."""
+    return value(f"claims/short-conv-cpu/{task}", f"{cell} short_conv={width}", "accuracy")[0]
 
 
 def predicted_signs() -> int:
@@ -288,12 +303,13 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: ("In the quickstart, the first", "When a variant draws"),
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
-    DIAGNOSTICS: ("[recall-cpu](../ablations", "[Arora et al.]"),
+    DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
 STUDIES = {  # study -> the folder of its report
     **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
+    "critical-components-cpu": "critical-components-cpu",
     **{name: name for name in ("multi30k-cpu", "multi30k-en-de-cpu", "quickstart", "recall-cpu", "validity-of-proxies")},
     "state-tracking-cpu": "state-tracking-cpu/parity-length-16",
     "wo-cpu-enwik8": ENWIK8,
@@ -331,7 +347,9 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     + ["by 2 standard deviations", "at most 6 % are promised", "better, but inconclusive, p 0.210", "a relative 5e-5"],
     INDEX: ["Thick lines are 95 % intervals"],
     FACTORS: ["eight components in 16 cells", "32 of their 64 combinations", "heads of 4 features instead of 16"]
-    + ["and 900 steps together", "gain 1 | gain 3 | gain 9"],
+    + ["and 900 steps together", "gain 1 | gain 3 | gain 9", "two blocks of width 64"],
+    DIAGNOSTICS: ["With 4 pairs in 32 tokens"],
+    "critical-components-cpu": ["a 16-cell fraction of their 128 combinations"],
     GPU: [
         "with 12 blocks and 32,768 tokens",
         "2, 4 and 8 runs of a small model (depth 2, width 64, 16 x 128 tokens",

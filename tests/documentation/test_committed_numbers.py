@@ -43,7 +43,9 @@ from tests.documentation.committed_tables import (
     bert_row,
     cells,
     conclusive_seeds,
+    critical_effect,
     crossing,
+    decided,
     difference,
     effects,
     ends,
@@ -62,6 +64,7 @@ from tests.documentation.committed_tables import (
     reference,
     row,
     runs,
+    short_conv,
     simulated,
     simultaneous,
     speed,
@@ -116,6 +119,10 @@ CLAIMS = [
     ),
     Claim("components-cpu", "from all # runs", lambda: (len(runs("components-cpu")),)),
     Claim("components-cpu", "# with the component on against #", lambda: (len(runs("components-cpu")) / 2,) * 2),
+    Claim("critical-components-cpu", "from all # runs", lambda: (len(runs("critical-components-cpu")),)),
+    Claim(
+        "critical-components-cpu", "runs: # with the component and #", lambda: (len(runs("critical-components-cpu")) / 2,) * 2
+    ),
     Claim(WO, "read # to # million of", lambda: [f(runs(WO)["tokens"]) / 1e6 for f in (min, max)]),
     Claim(WO, "ended before # runs", lambda: ((runs(WO)["state"] == "interrupted").sum(),)),
     # ---- README
@@ -156,6 +163,19 @@ CLAIMS = [
         ),
     ),
     Claim(FACTORS, "its runs took # minutes", lambda: (minutes(COMPONENTS),)),
+    Claim(
+        FACTORS,
+        "after # steps of two blocks of width 64, models without residual connections are # ± # bits per byte worse, without "
+        "positions # ± #, with one head instead of four # ± #, and without the scale of the logits # ± #. # seeds leave norms "
+        "(# ± #), feed-forward networks (# ± #) and Wo (# ± #)",
+        lambda: (
+            runs("critical-components-cpu")["train.steps"].max(),
+            *(n for name in ("no_residual", "no_positions", "one_head", "no_scale") for n in critical_effect(name)),
+            runs("critical-components-cpu")["seed"].nunique(),
+            *(n for name in ("no_norm", "no_feed_forward", "no_wo") for n in critical_effect(name)),
+        ),
+    ),
+    Claim(FACTORS, "and # of the # sums of interactions", lambda: (decided("critical-components-cpu", "interaction"), 7)),
     Claim(FACTORS, "on average QK-norm costs # ± # bits", lambda: qk_effect("qk_norm")),
     Claim(FACTORS, "on learned positions (# ± #)", lambda: qk_effect("qk_norm × learned")),
     Claim(FACTORS, "features instead of # (# ± #)", lambda: (16, *qk_effect("qk_norm × narrow"))),
@@ -181,6 +201,32 @@ CLAIMS = [
             *(32, 4, 8, runs(RECALL)[runs(RECALL)["cell"].str.contains("dense")]["accuracy"].min()),
             *(*recalled_after(), runs(RECALL)["train.steps"].max()),
             *(recall(variant, pairs) for variant in ("linear", "lstm") for pairs in (4, 8)),
+        ),
+    ),
+    Claim(
+        DIAGNOSTICS,
+        "layers score # without it, which is chance. With it, `delta` scores #, `gated_delta` #, `gated_linear` # and `ssd` #;",
+        lambda: (
+            [short_conv("mqar-pairs-4-length-32", "mqar pairs=4 length=32 gated_delta", 0)]
+            + [
+                short_conv("mqar-pairs-4-length-32", f"mqar pairs=4 length=32 {name}", 4)
+                for name in ("delta", "gated_delta", "gated_linear", "ssd")
+            ]
+        ),
+    ),
+    Claim(
+        DIAGNOSTICS,
+        "they score # to # without and # to # with it, and all # differences",
+        lambda: (
+            [
+                end(
+                    short_conv("selective_copy-tokens-4-length-16", f"selective_copy tokens=4 length=16 {name}", width)
+                    for name in ("delta", "gated_delta", "gated_linear", "ssd")
+                )
+                for width in (0, 4)
+                for end in (min, max)
+            ]
+            + [cells("claims/short-conv-cpu/selective_copy-tokens-4-length-16")["verdict"].str.startswith("better").sum()]
         ),
     ),
     # ---- docs/how-to/gpu.md
