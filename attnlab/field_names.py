@@ -80,6 +80,7 @@ _NAMES = {
     ("mqar", "task: mqar"): "associativerecall multiqueryassociativerecall assocrecall",
     ("text", "task: {name: text, path: FILE}"): "shakespeare tinyshakespeare text8 wikitext wikitext2 wikitext103 ptb",
     ("csv", "task: {name: csv, path: FILE}"): "classification sst2 agnews",
+    ("tokens", "task: {name: tokens, path: FILE, vocabulary: N}"): "tokenids pretokenized memmap",
     ("translation", "task: {name: translation, source: FILE, target: FILE}"): "wmt wmt14 iwslt iwslt14 mt",
     ("sdpa", "backend: sdpa"): "flash flashattn flashattention flashattention2 fa2 scaleddotproductattention",
     ("flex", "backend: flex"): "flexattention",
@@ -126,6 +127,11 @@ def with_options(name: str, ours: str) -> str:
     lines = [line for own, line in _OURS.get(fold(name), ()) if own == ours]
     entry = re.search(rf"\{{name: {re.escape(ours)}, [^{{}}]*\}}", lines[0]) if lines else None
     return entry[0] if entry else ours
+
+
+def statements(ours: str, key: str) -> list[str]:
+    """Return how studies state what has attnlab's name ``ours``, in lines that begin with a key, such as ``variant``."""
+    return [line for name, line in _NAMES if name == ours and line.startswith(f"{key}: ")]
 
 
 def stated_as(name: str) -> str | None:

@@ -8,6 +8,7 @@ from functools import cache
 
 from attnlab.components import PLACES
 from attnlab.config.axes import text
+from attnlab.field_names import statements
 from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS, Registry, options_of, source
 from docgen import patterns
 from docgen.links import ROOT
@@ -55,7 +56,10 @@ def positions() -> str:
 def tasks() -> str:
     """Return the Markdown of the gallery of tasks."""
     classes = {name: TASKS.get(name) for name in TASKS.names()}
-    sections = [f"## {name}\n\n{_description(cls)}\n\n{_table(_common(cls) | _task(cls))}" for name, cls in classes.items()]
+    sections = [
+        f"## {name}\n\n{_description(cls)}\n\n{_table(in_a_study('task', name) | _common(cls) | _task(cls))}"
+        for name, cls in classes.items()
+    ]
     intro = (
         "Data, loss and metric that variants are compared on. [Diagnostics](../diagnostics.md) test one ability each. "
         "For your files see [Use your data](../how-to/data.md), for generated data [Write a task](../how-to/task.md)."
@@ -84,7 +88,8 @@ def _page(title: str, intro: str, registry: Registry, facts: Callable[[type], di
         shown = " ".join(f"![Pattern of {name}]({file}){{.pattern}}" for file in files if file in pictures())
         cls = registry.get(name)
         sections.append(
-            f"## {name}\n\n{_description(cls)}\n\n{shown}\n\n{_table(_common(cls) | facts(cls) | _profile(kind, name))}"
+            f"## {name}\n\n{_description(cls)}\n\n{shown}\n\n"
+            f"{_table(in_a_study(kind, name) | _common(cls) | facts(cls) | _profile(kind, name))}"
         )
     return HEAD.format(title=title, intro=intro, length=patterns.LENGTH) + "\n" + "\n".join(sections)
 
@@ -96,6 +101,20 @@ def _description(cls: type) -> str:
         docstring = docstring.replace(f"\n{word}", f"\n\n{word}")
     docstring = re.sub(r"^(Departures from the papers?|Cost|Glossary):", r"**\1.**", docstring, flags=re.MULTILINE)
     return re.sub(r"``(.+?)``", r"`\1`", docstring)
+
+
+def in_a_study(kind: str, name: str) -> dict[str, str]:
+    """Return the lines that state a class of a kind (``variant``, ``component``, ``position`` or ``task``) in a study.
+
+    A line with options is what the field knows under a name of its own, for example Mamba-2 with its convolution.
+    """
+    registry = {"variant": VARIANTS, "component": COMPONENTS, "position": POSITIONS, "task": TASKS}[kind]
+    key = "variant" if kind == "component" else kind
+    plain = f"variant: {{name: dense, with: [{name}]}}" if kind == "component" else f"{key}: {name}"
+    published = [line for line in statements(name, key) if ("with:" in line) == (kind == "component")]
+    required = any(parameter.default is parameter.empty for parameter in options_of(registry.get(name)).values())
+    lines = published if required else [plain, *published]
+    return {"in a study": ", ".join(f"`{line}`" for line in dict.fromkeys(lines))}
 
 
 def _common(cls: type) -> dict[str, str]:

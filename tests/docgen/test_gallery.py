@@ -1,9 +1,13 @@
 """The gallery shows every built-in class, with pictures that are those of the class."""
 
+import re
+
 import numpy as np
 import pytest
+import yaml
 
-from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS
+from attnlab.planning.plan import plan
+from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS, Registry
 from docgen import gallery, patterns
 
 
@@ -21,6 +25,24 @@ def test_every_built_in_class_has_a_section_with_its_file(page, registry) -> Non
     for name in registry._builtin:
         module = registry._builtin[name].partition(":")[0]
         assert f"(../../{module.replace('.', '/')}.py)" in sections[name]
+
+
+@pytest.mark.parametrize(("kind", "registry"), [("variant", VARIANTS), ("component", COMPONENTS), ("position", POSITIONS)])
+def test_every_line_with_options_can_be_planned(kind: str, registry: Registry) -> None:
+    lines = [
+        line for name in registry._builtin for line in re.findall(r"`(.+?)`", gallery.in_a_study(kind, name)["in a study"])
+    ]
+    assert len(lines) >= len(registry._builtin)
+    base = {"task": {"name": "pydocs", "length": 32}, "variant": "dense", "train": {"steps": 2, "batch_size": 4}}
+    for line in lines:
+        if line.count(":") > 1 and (kind != "component" or "with: [{" in line):
+            (cell,) = plan({"study": "s", "base": {**base, **yaml.safe_load(line)}}).cells
+            assert cell.refusal is None, line
+
+
+def test_a_line_for_a_study_names_the_files_of_a_task_and_the_published_options() -> None:
+    assert gallery.in_a_study("task", "tokens") == {"in a study": "`task: {name: tokens, path: FILE, vocabulary: N}`"}
+    assert "`variant: {name: ssd, short_conv: 4}`" in gallery.in_a_study("variant", "ssd")["in a study"]
 
 
 @pytest.mark.parametrize("name", ["dense", "strided_sparse", "delta", "transformer_xl"])
