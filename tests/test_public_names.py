@@ -9,10 +9,11 @@ import pytest
 
 import attnlab
 
-PACKAGES = ("variants", "components", "positions", "models", "tasks", "nn", "testing")
+PACKAGES = ("variants", "components", "positions", "models", "tasks", "nn", "testing", "report")
+NAMES = ("attnlab", *(f"attnlab.{name}" for name in PACKAGES))
 
 
-@pytest.mark.parametrize("name", ["attnlab", *(f"attnlab.{name}" for name in PACKAGES)])
+@pytest.mark.parametrize("name", NAMES)
 def test_dir_offers_every_public_name(name: str) -> None:
     package = importlib.import_module(name)
     assert set(package.__all__) <= set(dir(package))
@@ -31,6 +32,8 @@ def test_tab_completion_offers_the_lazy_names() -> None:
     assert any(name.startswith("tasks.known_split") for name in complete.attr_matches("tasks.known"))
 
 
-def test_every_public_name_is_there() -> None:
-    for name in attnlab.__all__:
-        assert getattr(attnlab, name) is not None
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_there(name: str) -> None:
+    package = importlib.import_module(name)
+    for public in package.__all__:
+        assert getattr(package, public) is not None

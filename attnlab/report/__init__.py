@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "Analysis": "analysis",
-    "Column": "table",
+    "Column": "section",
     "Figure": "section",
     "PageSection": "section",
     "Results": "analysis",
     "Summary": "summary",
-    "Table": "table",
-    "TableRow": "table",
+    "Table": "section",
+    "TableRow": "section",
 }
 __all__ = ["Analysis", "Column", "Figure", "PageSection", "Results", "Summary", "Table", "TableRow"]
 
