@@ -12,6 +12,7 @@ from typing import NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from attnlab.nn.layers import causal_mask, relative_distance
@@ -200,7 +201,7 @@ def _make_block_mask(mask: AttentionMask, indices: Indices, rows: slice, keys: s
     """Evaluate the mask of one block over a range of keys."""
     tiles = [slice(start, min(start + KEYS, keys.stop)) for start in range(keys.start, keys.stop, KEYS)]
     visible = mask.part(indices, rows, (keys,))
-    if visible.is_meta or not tiles:  # in a plan, which knows shapes alone
+    if visible.is_meta or isinstance(visible, FakeTensor) or not tiles:  # in a plan, which knows shapes alone
         return BlockMask(rows, (keys,), visible)
     shown = [bool(part.any()) for part in visible.flatten(0, -2).any(0).split(KEYS)]
     if from_first or not any(shown):  # a query that may attend to no key yields zeros, but still needs a key

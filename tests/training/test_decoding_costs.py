@@ -67,6 +67,15 @@ def test_the_plan_counts_what_a_real_model_keeps(variant: str) -> None:
     assert (run["cache_bytes"], run["state_bytes"]) == (held, 0)
 
 
+@pytest.mark.parametrize("component", ["sink", "softcap", "forget_gate", {"name": "moba", "size": 8}])
+def test_blocks_of_logits_are_planned_with_mixed_precision(component: Any) -> None:
+    """The masks of their blocks have no values then, as in a plan without mixed precision."""
+    changed = {"name": "dense", "with": component}
+    config = tiny(variant=changed, position="rotary", backend="blocked", train__precision="bf16")
+    full = tiny(variant=changed, position="rotary", backend="blocked")
+    assert 0 < sizes(config)[0] <= sizes(full)[0]
+
+
 @pytest.mark.parametrize("length", [T, 2 * T])
 def test_a_recurrent_state_is_the_same_at_every_length(length: int) -> None:
     config, heads = tiny(variant="delta", position="none"), 3
