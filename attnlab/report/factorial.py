@@ -28,7 +28,6 @@ from attnlab.report.wording import (
     format_both,
     format_consistent,
     format_p_value,
-    format_rounded,
     interval_clause,
     metric_name,
     simultaneous_clause,
@@ -223,7 +222,7 @@ def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
 
 
 def _forest_row(effect: Effect, color: str) -> ForestRow:
-    name, text = name_with_aliases(effect), format_rounded(effect.difference.interval)
+    name, text = name_with_aliases(effect), effect.difference.format()
     return forest_row(name, color, effect.values, effect.difference, text=text, run=short_name(effect))
 
 

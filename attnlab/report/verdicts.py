@@ -32,7 +32,7 @@ from attnlab.report.wording import (
     format_p_value,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
-from attnlab.stats.paired import describe_level
+from attnlab.stats.paired import describe_level, rounded
 from attnlab.stats.records import TRAINING_PASSES, finite, is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
@@ -91,7 +91,7 @@ def _comparison_texts(cell: CellSummary, *, several: bool, items: bool, effects:
     """Return the texts of a comparison for the verdict table: with which baseline, the difference, and the verdict."""
     new = cell.verdict.new_items if cell.verdict else None
     texts = [*([cell.baseline] if several else []), format_difference(cell)]
-    texts += [f"± {format_metric(new.half_width)}" if new else ""] if items else []
+    texts += [f"± {rounded(new.half_width, new.half_width)}" if new else ""] if items else []
     return [*texts, verdict_p_value(cell), *([_effect_size(cell)] if effects else []), describe_verdict(cell.verdict)]
 
 

@@ -5,7 +5,6 @@ A caption says which test was made, with how many seeds, which correction and wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -53,24 +52,15 @@ def format_difference(cell: CellSummary, *, in_plot: bool = False) -> str:
 
     Args:
         cell: The compared cell.
-        in_plot: Round it, and leave the simultaneous interval to the plot. Otherwise the latter, with its mark, is shown where
-            only that agrees with the verdict.
+        in_plot: Leave the simultaneous interval to the plot. It is else shown, with its mark, where only that agrees with the
+            verdict.
     """
     if cell.difference is None:
         return ""
     interval, seeds = cell.difference.interval, cell.seeds
-    text = format_rounded(interval) if in_plot else format_consistent(cell.difference)
+    text = cell.difference.format() if in_plot else format_consistent(cell.difference)
     text += f" {CHOSEN_MARK}" if is_chosen(cell) else ""
     return text + (f" ({interval.n} of {seeds} seeds)" if interval.n < seeds else "")
-
-
-def format_rounded(interval: Interval) -> str:
-    """Format a difference for a plot: two significant digits of the half-width decide all digits."""
-    half = interval.half_width
-    if not half or not math.isfinite(half) or not math.isfinite(interval.mean):
-        return interval.format(sign=True)
-    digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
-    return f"{interval.mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def format_consistent(difference: Difference) -> str:

@@ -47,7 +47,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import ClassVar
 
-from attnlab._util.metrics import format_metric
+from attnlab._util.metrics import HUGE, format_metric
 from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.variance_prior import VariancePrior
 
@@ -58,6 +58,7 @@ MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to na
 NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
 NO_SCALES: Mapping[int, float] = MappingProxyType({})
 TINY = 1e-300  # in place of a standard error of zero
+MIN_HALF_WIDTH, MAX_DECIMALS = 1e-9, 12  # of an interval whose decimals are fixed
 NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
 
@@ -133,10 +134,24 @@ class Interval:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def format(self, *, sign: bool = False) -> str:
-        """Format as in "2.1130 ± 0.0200"; "diverged" if the mean is infinite; `sign`: with "+" before a positive mean."""
-        mean = ("+" if sign and self.mean > 0 else "") + format_metric(self.mean) if math.isfinite(self.mean) else NO_NUMBER
-        ends = self.format_ends(sign=sign) if self.half_width is None else f"± {format_metric(self.half_width)}"
+        """Format as in "2.113 ± 0.020"; "diverged" if the mean is infinite; `sign`: with "+" before a positive mean.
+
+        Two significant digits of the half-width decide all digits.
+        """
+        mean = ("+" if sign and self.mean > 0 else "") + self._rounded(self.mean) if math.isfinite(self.mean) else NO_NUMBER
+        ends = self.format_ends(sign=sign) if self.half_width is None else f"± {self.format_half_width()}"
         return f"{mean} {ends}".rstrip()
+
+    def format_half_width(self) -> str:
+        """Format the number behind the ±, as in "0.020"; "" without one."""
+        return "" if self.half_width is None else self._rounded(self.half_width)
+
+    def format_size(self) -> str:
+        """Format the mean without its sign, with the half-width if there is one."""
+        return f"{self._rounded(abs(self.mean))} ± {self.format_half_width()}".removesuffix(" ± ")
+
+    def _rounded(self, value: float) -> str:
+        return rounded(value, self.half_width, mean=self.mean)
 
     def format_ends(self, *, digits: int = 4, sign: bool = False) -> str:
         """Format the ends as in "[0.28, 0.99]", with signs for a difference; "" without ends."""
@@ -144,6 +159,20 @@ class Interval:
             return ""
         ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (self.low, self.high)]
         return f"[{', '.join(ends)}]"
+
+
+def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str:
+    """Format a number with the decimals of the two first digits of a half-width.
+
+    It has more decimals where two would hide whether the half-width is smaller than the `mean`, and those of other metrics
+    without a half-width, or with one that is zero, tiny or huge.
+    """
+    if not half_width or not MIN_HALF_WIDTH <= half_width < HUGE or not abs(mean) < HUGE:
+        return format_metric(value)
+    digits = max(1 - math.floor(math.log10(half_width)), 0)
+    while (abs(mean) > half_width) != (round(abs(mean), digits) > round(half_width, digits)) and digits < MAX_DECIMALS:
+        digits += 1
+    return f"{value:.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -325,12 +354,11 @@ class Difference:
 
     def format_ends(self, interval: Interval) -> str:
         """Format another interval of this difference, as in "± 0.0459"; "" without one."""
-        return "" if interval.half_width is None else f"± {format_metric(interval.half_width)}"
+        return "" if interval.half_width is None else f"± {interval.format_half_width()}"
 
     def format_size(self) -> str:
         """Format the size after the name of a cell, as in " by 0.0120 ± 0.0030"."""
-        half_width = "" if self.interval.half_width is None else f" ± {format_metric(self.interval.half_width)}"
-        return f" by {format_metric(abs(self.interval.mean))}{half_width}"
+        return f" by {self.interval.format_size()}"
 
 
 def describe_level(margin: float | None) -> str:

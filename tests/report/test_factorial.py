@@ -132,9 +132,11 @@ def test_an_effect_whose_interval_alone_excludes_zero_has_the_simultaneous_one_b
     outer = simultaneous_interval(hidden.difference)
     assert outer is not None and hides_correction(hidden.difference)
     rows = [" ".join(row.cells) for row in effect_table(changed).rows]
-    assert [f"± {outer.half_width:.4f} {SIMULTANEOUS_MARK}" in row for row in rows] == [row.startswith("gate") for row in rows]
+    assert [f"± {outer.format_half_width()} {SIMULTANEOUS_MARK}" in row for row in rows] == [
+        row.startswith("gate") for row in rows
+    ]
     (note,) = (note for note in effect_notes(changed, SPEC) if note.startswith(SIMULTANEOUS_MARK))
-    assert "gate +0.0120 ± 0.0105." in note
+    assert "gate +0.012 ± 0.010." in note
     assert not any(note.startswith(SIMULTANEOUS_MARK) for note in effect_notes(result, SPEC))
 
 

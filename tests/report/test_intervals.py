@@ -78,14 +78,14 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
     assert hidden and far and near and hides_correction(hidden) and cells["hidden"].is_inconclusive
     outer = simultaneous_interval(hidden)
     assert outer is not None and outer.half_width is not None and hidden.interval.half_width is not None
-    expected = f"± {outer.half_width:.4f} {SIMULTANEOUS_MARK}"
+    expected = f"± {outer.format_half_width()} {SIMULTANEOUS_MARK}"
     assert outer.half_width > abs(hidden.interval.mean) > hidden.interval.half_width
     rows = {row.cells[0]: " | ".join(row.cells) for row in verdict_table(list(cells.values()), SPEC).rows}
     assert expected in rows["hidden"] and sum(SIMULTANEOUS_MARK in row for row in rows.values()) == 1
     (note,) = (note for note in notes(list(cells.values()), SPEC) if note.startswith(SIMULTANEOUS_MARK))
-    assert f"hidden +{hidden.interval.mean:.4f} ± {hidden.interval.half_width:.4f}." in note, "the note has the other interval"
+    assert f"hidden {hidden.format()}." in note, "the note has the other interval"
     summary = summarize(list(cells.values()), SPEC).text
-    assert f", simultaneous ± {outer.half_width:.4f}, with " in summary and summary.count("simultaneous") == 1
+    assert f", simultaneous ± {outer.format_half_width()}, with " in summary and summary.count("simultaneous") == 1
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:

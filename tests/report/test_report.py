@@ -18,7 +18,7 @@ from attnlab.report.page import make_page
 from attnlab.report.plots.lines import Curve, curve_plot
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_limits, forest_plot, seed_plot
 from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
-from attnlab.report.wording import format_p_value, format_rounded
+from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
 from attnlab.stats.paired import Interval
 from attnlab.tracking.calls import Call
@@ -202,8 +202,13 @@ def test_a_row_with_a_verdict_is_never_cut_off() -> None:
 
 
 def test_two_digits_of_the_half_width_decide_the_digits_of_a_row() -> None:
-    assert format_rounded(Interval(3, -1.9593, 3.0, -3.8161, -0.1025)) == "-2.0 ± 1.9"
-    assert format_rounded(Interval(3, 0.12754, 0.01, 0.11494, 0.14014)) == "+0.128 ± 0.013"
+    assert Interval(3, -1.9593, 3.0, -3.8161, -0.1025).format(sign=True) == "-2.0 ± 1.9"
+    assert Interval(3, 0.12754, 0.01, 0.11494, 0.14014).format(sign=True) == "+0.128 ± 0.013"
+    assert Interval(3, 0.01021, 0.01, 0.00011, 0.02031).format() == "0.0102 ± 0.0101", "0.010 ± 0.010 hides zero"
+    assert Interval(3, 0.3, 0.01, 0.3, 0.3).format() == "0.3000 ± 0.0000" and Interval(1, 2.5).format() == "2.5000"
+    assert Interval(3, 3e-12, 1e-12, 2e-12, 4e-12).format() == "3.0e-12 ± 1.0e-12"
+    assert Interval(3, 1234.5, 99.0, 987.5, 1481.5).format() == "1234 ± 247"
+    assert Interval(3, -0.1, 1, -0.6, 0.4).format_size() == "0.10 ± 0.50" and Interval(1, -2.5).format_size() == "2.5000"
 
 
 def test_marks_of_seeds_have_tooltips_and_margins_of_one_row_are_drawn() -> None:

@@ -87,7 +87,7 @@ def test_a_verdict_may_hold_for_these_items_only(scores: list[float], kind: str,
     text = describe_verdict(cell.verdict)
     assert ("new test items" in text, "these test items" in text) == (holds, not holds and kind != "inconclusive")
     table = verdict_table([cell], ONE)
-    assert f"± {cell.verdict.new_items.half_width:.4f}" in table.rows[0].cells and NEW_ITEMS in [
+    assert f"± {float(f'{cell.verdict.new_items.half_width:.2g}')}" in table.rows[0].cells and NEW_ITEMS in [
         c.heading for c in table.columns
     ]
     record = cells_frame([cell], ONE).iloc[0]

@@ -47,7 +47,7 @@ def test_terminal_page_and_loaded_runs_agree(root: Path, moderate: bool, capsys:
     for _, difference, _ in terminal[1:]:
         assert difference is not None and difference.interval.half_width is not None
         assert (difference.interval.prior is not None) is moderate
-        assert f"± {difference.interval.half_width:.4f}" in text
+        assert f"± {difference.interval.format_half_width()}" in text
     sentences = [note for note in page.notes if "Smyth 2004" in note]
     assert len(sentences) == moderate and all(sentence in text for sentence in sentences)
     assert ("Smyth 2004" in text) is moderate

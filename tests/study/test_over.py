@@ -57,7 +57,7 @@ def test_terminal_page_and_runs_have_the_same_trend(
     figures = [cell.strip() for cell in row.split("|")[2:-1]]
     assert figures[-1] == "shrinks" and "no_wo against dense: shrinks" in line
     assert all(figure in line for figure in figures[:4]), (figures, line)
-    assert figures[3].startswith(f"{trend.slope.interval.mean:+.4f} ± {trend.slope.interval.half_width:.4f}")
+    assert figures[3].startswith(trend.slope.interval.format(sign=True))
 
 
 def test_another_level_is_trained_beside_the_others_and_a_changed_axis_is_reported(
