@@ -314,7 +314,7 @@ def test_memory_is_estimated_for_a_device_or_on_request(
 
 def test_a_long_plan_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "grid.yaml").write_text(json.dumps(STUDY))
-    code = "from attnlab.cli import _progress, main; _progress.DELAY = 0; raise SystemExit(main.main(['plan', 'grid.yaml']))"
+    code = "from attnlab.cli import _printing, main; _printing.DELAY = 0; raise SystemExit(main.main(['plan', 'grid.yaml']))"
     exit_code, output = run_in_terminal([sys.executable, "-c", code], columns=80, cwd=tmp_path)
     assert exit_code == 0, output
     assert max(map(len, plain_lines(output))) <= 80

@@ -19,6 +19,7 @@ from attnlab.report.wording import count, format_metric, metric_name
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
 FAR = 12  # times the median difference: a row that would leave no room for the others
 FEW = 3  # fewer rows are no picture
+BUDGET, ENOUGH = 20, 5  # minutes of a claim; seeds in each cell after which the cost is no reason to stop
 HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
@@ -87,6 +88,8 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     beside = [(case.claim.id, "; ".join(map(_ability, case.abilities))) for case in cases if case.abilities]
     lists.append(("The same changes and abilities: differences from the baseline", beside))
+    costly = [(case.claim.id, f"{_seeds(case)} took {_minutes(case)}") for case in cases if _is_costly(case)]
+    lists.append((f"Not settled: more seeds would take longer than the {BUDGET} minutes that a claim may take", costly))
     return [(title, texts) for title, texts in lists if texts]
 
 
@@ -180,8 +183,19 @@ def _short(value: float) -> str:
 
 
 def _minutes(case: Case) -> str:
-    seconds = [float(record["seconds"]) for record in case.records if _is_number(record.get("seconds"))]
-    return f"{max(1, round(sum(seconds) / 60))} min" if seconds else ""
+    seconds = _seconds(case)
+    return f"{max(1, round(seconds / 60))} min" if seconds else ""
+
+
+def _is_costly(case: Case) -> bool:
+    """Return True for a claim that few seeds left open because they took longer than a claim may take."""
+    if case.ruling is None or case.ruling.kind is not RulingKind.NOT_SETTLED:
+        return False
+    return min(one.seeds for one in case.ruling.evidence) < ENOUGH and _seconds(case) > 60 * BUDGET
+
+
+def _seconds(case: Case) -> float:
+    return sum(float(record["seconds"]) for record in case.records if _is_number(record.get("seconds")))
 
 
 def _is_number(value: object) -> bool:

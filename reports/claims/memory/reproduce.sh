@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the report of the study memory again. Run it in an empty folder or a checkout.
-git checkout c07bfd07730a
+git checkout b286a0c8e23c
 cat > K09.yaml <<'END_OF_STUDY_FILE'
 # A memory of earlier segments, at a length of segments that hides most of the context.
 study: memory
@@ -9,10 +9,12 @@ base:
   task: {name: pydocs, length: 32, sampling: contiguous}
   variant: transformer_xl
   model: {dim: 64, depth: 2, heads: 4}
-  train: {steps: 500, batch_size: 16, lr: 5e-3, warmup: 0.1, precision: fp32}
-  machine: {device: cpu, threads: 1}
+  train: {steps: 500, batch_size: 16, warmup: 0.1, precision: fp32}
+  machine: {device: cpu, threads: 1, reuse_memory: true}
 grid: {model.mem_len: [0, 64]}
-seeds: 0-2
+sweep: {train.lr: [2.5e-3, 5e-3, 1e-2, 2e-2]}
+seeds: 0-7
+metric: bits_per_byte
 baseline: {model.mem_len: 0}
 margin: 0.02
 claim:
@@ -23,5 +25,5 @@ claim:
   direction: better
   known: true
 END_OF_STUDY_FILE
-attnlab run K09.yaml --until-conclusive --max-seeds 20
+attnlab run K09.yaml
 attnlab report memory

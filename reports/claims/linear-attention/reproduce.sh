@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes the report of the study linear-attention again. Run it in an empty folder or a checkout.
+cat > N07.yaml <<'END_OF_STUDY_FILE'
+# After 300 steps with learned positions, such a model hardly uses its context, and linear attention is as good as softmax
+# attention (`sparse-and-linear-attention`, N06.yaml). This study trains three times as long.
+study: linear-attention
+question: Is linear attention as good as softmax attention once a small language model uses its context?
+base:
+  task: {name: pydocs, length: 128}
+  variant: dense
+  position: learned
+  model: {dim: 64, depth: 2, heads: 4}
+  train: {steps: 900, batch_size: 8, warmup: 0.1, precision: fp32}
+  machine: {device: cpu, threads: 1, reuse_memory: true}
+grid:
+  layers:
+    dense: {variant: dense}
+    linear: {variant: linear}
+sweep: {train.lr: [5e-3, 1e-2, 2e-2]}
+seeds: 0-4
+baseline: {layers: dense}
+metric: bits_per_byte
+margin: 0.02
+claim:
+  sentence: Linear attention performs like softmax attention.
+  source: Katharopoulos et al. 2020, arXiv:2006.16236
+  cell: {layers: linear}
+  direction: equivalent
+END_OF_STUDY_FILE
+attnlab run N07.yaml
+attnlab report linear-attention
