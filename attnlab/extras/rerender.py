@@ -66,10 +66,10 @@ def _require_version(folder: Path, version: str) -> None:
         raise UserError(f"expected a report of attnlab {__version__}, got {made_by}", str(folder))
 
 
-def main(folders: Sequence[str]) -> int:
-    """Render the reports in some folders again; return the exit code."""
+def main(folders: Sequence[str] | None = None) -> int:
+    """Render the reports in some folders, or those of the command line, again; return the exit code."""
     try:
-        for folder in map(Path, folders):
+        for folder in map(Path, sys.argv[1:] if folders is None else folders):
             for report in reports_in(folder) or [folder]:
                 rerender(report)
     except UserError as error:
@@ -79,4 +79,4 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

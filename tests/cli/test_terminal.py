@@ -76,7 +76,7 @@ def test_a_file_gets_plain_lines(here: Path, variable: str) -> None:
     [(["plan", "tiny.yaml"], HIDE_CURSOR), (["run", "tiny.yaml", "--set", "train.steps=100000"], "loss ")],
 )
 def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], after: str) -> None:
-    code = f"from attnlab.cli import _progress, main; _progress.DELAY = 0; raise SystemExit(main.main({words!r}))"
+    code = f"from attnlab.cli import _printing, main; _printing.DELAY = 0; raise SystemExit(main.main({words!r}))"
     environment = {"ATTNLAB_RUNS": str(here / "runs")}
     exit_code, output = run_in_terminal(
         [sys.executable, "-c", code], columns=80, cwd=here, environment=environment, keys="\x03", after=after

@@ -128,7 +128,7 @@ def survey(folder: Path, limits: Callable[[Any], Any]) -> Counter[str]:
 
 def test_mutated_studies(folder: Path) -> None:
     counts = survey(folder, examples(200))
-    assert min(counts["accepted"], counts["rejected"]) > 10, f"the strategies must reach both: {counts}"
+    assert min(counts["accepted"], counts["rejected"]) > 4, f"the strategies must reach both: {counts}"
 
 
 @pytest.mark.exhaustive

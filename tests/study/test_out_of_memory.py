@@ -112,11 +112,11 @@ def test_wherever_it_happens(place: str, step: int, monkeypatch: pytest.MonkeyPa
 SCRIPT = """
 import sys, torch._dynamo
 from tests.support.small_runs import tiny
-from attnlab._util import memory
+from attnlab._util import machine
 from attnlab.training.train import train
 torch.set_num_threads(1)
 train(tiny(train__steps=1))
-memory.limit_memory(memory.peak_memory() + ({room} << 20))
+machine.limit_memory(machine.peak_memory() + ({room} << 20))
 result = train(tiny(**{changes}))
 print(result.state, result.step, result.reason, sep="|")
 """
