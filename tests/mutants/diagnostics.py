@@ -9,6 +9,10 @@ import numpy as np
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics import Diagnostic
+from attnlab.tasks.diagnostics.flip_flop import SparseFlipFlop
+from attnlab.tasks.diagnostics.k_hop import KHop
+from attnlab.tasks.diagnostics.mqar import StackedMqar
+from attnlab.tasks.diagnostics.state_recall import StateRecall
 
 
 class Total(Diagnostic):
@@ -90,3 +94,44 @@ class PredictsItsInput(Total):
 
     def solve(self, inputs: Sequence[int]) -> list[int]:
         return list(inputs)
+
+
+class StopsOneHopEarly(KHop):
+    """The target of a query is the node before the one that it asks for."""
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = super().draw(rng, count)
+        for row, answers in zip(inputs, targets, strict=True):
+            edges = row[: 2 * self.nodes]
+            before = dict(zip(edges[1::2], edges[::2], strict=True))
+            asked = answers != IGNORED
+            answers[asked] = [before[node] for node in answers[asked]]
+        return inputs, targets
+
+
+class ForgetsTheSwaps(StateRecall):
+    """The targets are the bits under the addresses that the pointers had at first."""
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = super().draw(rng, count)
+        asked = inputs[:, -self.pointers :] - self.first_query
+        first = np.take_along_axis(self.addresses(inputs)[0], asked, axis=1)
+        targets[:, -self.pointers :] = np.take_along_axis(inputs[:, : self.bits] % 2, first, axis=1)
+        return inputs, targets
+
+
+class AnswersInTheOrderOfPairs(StackedMqar):
+    """The answers follow the order of the pairs, not that of the queries."""
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = super().draw(rng, count)
+        targets[:, self.pairs :] = (inputs[:, : self.pairs] - 2 * self.keys) % self.keys
+        return inputs, targets
+
+
+class ReadsTheFirstBit(SparseFlipFlop):
+    """Solves a row with the bit that was written first, not last."""
+
+    def solve(self, inputs: Sequence[int]) -> list[int]:
+        targets = super().solve(inputs)
+        return [target if target == IGNORED else inputs[1] for target in targets]

@@ -583,6 +583,10 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     "solution": [
         diagnostics.SolvesAnother,
         diagnostics.SolvesTheEnd,
+        diagnostics.StopsOneHopEarly,
+        diagnostics.ForgetsTheSwaps,
+        diagnostics.AnswersInTheOrderOfPairs,
+        diagnostics.ReadsTheFirstBit,
         diagnostics.SmallChance,
         diagnostics.ChanceInPercent,
         diagnostics.ShortLevel,
