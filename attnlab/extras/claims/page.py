@@ -228,7 +228,7 @@ def _plots(cases: Sequence[Case]) -> list[str]:
     for unit, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
         drawn = sorted((row for row in rows if abs(row.mean) <= FAR * median(abs(other.mean) for other in rows)), key=_mean)
         far = ", ".join(row.label.partition(" ")[0] for row in rows if row not in drawn)
-        note = f"95 % intervals; ring: the published size{f'; too far to draw: {far}' if far else ''}"
+        note = f"95 % intervals; ring: published{f'; too far: {far}' if far else ''}"
         if len(drawn) >= FEW:
             plots.append(forest_plot(drawn, title=f"difference in {unit}", note=note, direction=directions[unit]))
     return plots
