@@ -111,6 +111,23 @@ class Claim:
     numbers: Any
 
 
+def variances(reduction: str, task: str = "") -> Any:
+    """Return the rows of benchmarks/paired-variance.csv about a reduction, and a task if one is named."""
+    table: Any = pandas.read_csv(ROOT / "benchmarks/paired-variance.csv")
+    return table[table["reduction"].str.contains(reduction) & table["task"].str.contains(task)]
+
+
+def variance_ratios(reduction: str, task: str = "") -> list[float]:
+    """Return the variances of paired differences without a reduction, each divided by that with it."""
+    rows = variances(reduction, task)
+    return list(rows["variance_without"] / rows["variance"])
+
+
+def variance_error(reduction: str) -> float:
+    """Return the standard error of the logarithm of such a ratio: a variance of n differences has 2 / (n - 1)."""
+    return float((4 / (variances(reduction)["seeds"] - 1)).mean() ** 0.5)
+
+
 def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
     """Return a quantity of a simulation in percent, of the groups and settings with all of these words."""
     table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
@@ -301,7 +318,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     MEASURE: ("## How fast attnlab is", "\0"),
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
-    PAIRING: ("In the quickstart, the first", "When a variant draws"),
+    PAIRING: ("In the quickstart, the first", "When a variant draws", "On translation, it was", "([paired-variance.csv]"),
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
     DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),

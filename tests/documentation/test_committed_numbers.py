@@ -5,10 +5,11 @@ claim must be in a fragment of ``NOT_DERIVED``: settings, figures of papers, and
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from functools import cache
-from statistics import mean
+from statistics import geometric_mean, mean
 
 import pandas
 import pytest
@@ -74,6 +75,9 @@ from tests.documentation.committed_tables import (
     took,
     trained,
     value,
+    variance_error,
+    variance_ratios,
+    variances,
     worst_for_new_items,
 )
 from tests.support.paths import ROOT
@@ -147,6 +151,34 @@ CLAIMS = [
             *(sparse := quickstart_scores("fixed_sparse")),
             dense[1] - dense[0],
             abs((sparse[1] - dense[1]) - (sparse[0] - dense[0])),
+        ),
+    ),
+    Claim(
+        PAIRING,
+        "it was # times as large for # groups of keys and values instead of #, and # times for `no_wo` with as many parameters "
+        "as `dense` (# seeds; both #)",
+        lambda: (
+            (ratios := variance_ratios("decay", "translation"))[0],
+            2,
+            4,
+            ratios[1],
+            variances("decay")["seeds"].max(),
+            variance_error("decay"),
+        ),
+    ),
+    Claim(
+        PAIRING,
+        "is # and # times as large on bytes (# seeds), # and # times on reviews, and # and # times on translation (# seeds). "
+        "The mean of these # ratios is #, with a standard error of # in its logarithm",
+        lambda: (
+            *variance_ratios("slices", "bytes"),
+            variances("slices", "bytes")["seeds"].max(),
+            *variance_ratios("slices", "reviews"),
+            *variance_ratios("slices", "translation"),
+            variances("slices", "translation")["seeds"].max(),
+            len(variances("slices")),
+            geometric_mean(ratios := variance_ratios("slices")),
+            variance_error("slices") / math.sqrt(len(ratios)),
         ),
     ),
     # ---- docs/studies/factors.md
