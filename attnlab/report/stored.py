@@ -117,7 +117,6 @@ def save(
         "info": TypeAdapter(StudyInfo).dump_python(replace(info, selection=replace(info.selection, left_out=())), mode="json"),
         "left_out": [_to_json(run) for run in info.selection.left_out],
         "columns": [name for name in runs.columns if name not in PRIVATE],
-        "number": len(runs),
         "runs": _by_field([_to_json(run) for run in runs.to_dict("records")]),
         "curves": _by_metric(curves, drawn_curves(curves, spec)),
         "maps": [_map_to_json(map_) for map_ in maps],
@@ -150,11 +149,6 @@ def load(folder: Path) -> dict[str, Any]:
         raise UserError(message, str(folder / FILE)) from error
 
 
-def load_runs(folder: Path) -> list[dict[str, Any]]:
-    """Read the runs of a report, which may be of an earlier version than one that `load` reads."""
-    return [_from_json(run) for run in _runs(read_object(folder / FILE))]
-
-
 def stored_version(folder: Path) -> str:
     """Return the version of attnlab that wrote a report; "" if it has no `report.json`.
 
@@ -184,7 +178,7 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     selection = replace(info.selection, left_out=tuple(_from_json(run) for run in content["left_out"]))
     return {
         "info": replace(info, selection=selection),
-        "runs": pandas.DataFrame([_from_json(run) for run in _runs(content)], columns=content["columns"]),
+        "runs": pandas.DataFrame([_from_json(run) for run in _runs(content["runs"])], columns=content["columns"]),
         "curves": pandas.DataFrame(_points(content["curves"]), columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],
     }
@@ -223,12 +217,12 @@ def _by_field(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _runs(content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs of a report; earlier reports have them one by one, and the values that all runs share."""
-    fields = content["runs"]
+def _runs(fields: Any) -> list[dict[str, Any]]:
+    """Return the runs from the values of each field; reports of version 0.5 have the runs one by one."""
     if isinstance(fields, list):
-        return [{**content.get("shared", {}), **run} for run in fields]
-    runs: list[dict[str, Any]] = [{} for _ in range(content["number"])]
+        return fields
+    given = [entry if isinstance(entry, list) else entry.get("runs", [0]) for entry in fields.values()]
+    runs: list[dict[str, Any]] = [{} for _ in range(max(map(len, given), default=0))]
     for name, entry in fields.items():
         values = entry if isinstance(entry, list) else [entry["values"][i] for i in entry.get("runs", [0] * len(runs))]
         for run, value in zip(runs, values, strict=True):
@@ -255,7 +249,7 @@ def _by_metric(curves: pandas.DataFrame, metrics: Sequence[str]) -> dict[str, An
 
 
 def _points(curves: Any) -> list[tuple[Any, ...]]:
-    """Return a row for each point of the stored curves; earlier reports have the run and the steps with each curve."""
+    """Return a row for each point of the stored curves; reports of version 0.5 have the run and the steps with each curve."""
     if isinstance(curves, dict):
         runs, steps = curves["runs"], curves["steps"]
         curves = [(*runs[run], metric, steps[at], values) for run, metric, at, values in curves["values"]]

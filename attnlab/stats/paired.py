@@ -138,7 +138,8 @@ class Interval:
 
         Two significant digits of the half-width decide all digits.
         """
-        mean = ("+" if sign and self.mean > 0 else "") + self._rounded(self.mean) if math.isfinite(self.mean) else NO_NUMBER
+        mean = self._rounded(self.mean) if math.isfinite(self.mean) else NO_NUMBER
+        mean = f"+{mean}" if sign and mean != NO_NUMBER and float(mean) > 0 else mean
         ends = self.format_ends(sign=sign) if self.half_width is None else f"± {self.format_half_width()}"
         return f"{mean} {ends}".rstrip()
 
@@ -172,7 +173,7 @@ def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str
     digits = max(1 - math.floor(math.log10(half_width)), 0)
     while (abs(mean) > half_width) != (round(abs(mean), digits) > round(half_width, digits)) and digits < MAX_DECIMALS:
         digits += 1
-    return f"{value:.{digits}f}"
+    return f"{value:z.{digits}f}"  # z: no sign before a zero
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ Numbers = tuple[float, ...]
 
 @cache
 def runs(report: str) -> Any:
-    """Return the runs of a report; those of an earlier version are read, too."""
-    return pandas.DataFrame(stored.load_runs(REPORTS / report))
+    """Return the runs of a report; an earlier version has them one by one."""
+    content = stored.read_object(REPORTS / report / stored.FILE)
+    return pandas.DataFrame(content["runs"]) if isinstance(content["runs"], list) else stored.load(REPORTS / report)["runs"]
 
 
 @cache

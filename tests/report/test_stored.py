@@ -138,6 +138,11 @@ def test_a_study_info_survives_storage(tmp_path: Path) -> None:
     assert isinstance(loaded, StudyInfo) and loaded == info
 
 
+def test_runs_and_curves_of_version_0_5_are_read() -> None:
+    old = load(ROOT / "reports/aa")
+    assert len(old["runs"]) == 30 and old["curves"]["value"].notna().all() and len(old["curves"]) > len(old["runs"])
+
+
 def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     info, (runs, curves) = INFO, made_up()
     runs = runs.assign(same=1, mixed=[1, True, *[1.0] * (len(runs) - 2)])
@@ -145,18 +150,3 @@ def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
     assert stored["runs"]["same"] == {"values": [1]} and len(stored["runs"]["run_id"]) == len(runs)
     assert [type(value) for value in load(tmp_path)["runs"]["mixed"][:3]] == [int, bool, float]
-
-
-@pytest.mark.parametrize("shared", [{}, {"same": 1}])
-def test_runs_and_curves_that_are_stored_one_by_one_are_read(shared: dict[str, int], tmp_path: Path) -> None:
-    runs, curves = made_up()
-    write.write(tmp_path, info=INFO, runs=runs.assign(same=1), curves=curves, maps=[])
-    before = load(tmp_path)
-    stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
-    rows = [{name: value for name, value in run.items() if value == value} for run in before["runs"].to_dict("records")]
-    stored["runs"] = [{name: value for name, value in run.items() if name not in shared} for run in rows]
-    index, steps, values = (stored["curves"][name] for name in ("runs", "steps", "values"))
-    stored["curves"] = [[*index[run], metric, steps[at], scores] for run, metric, at, scores in values]
-    (tmp_path / FILE).write_text(json.dumps({**stored, "shared": shared}, default=str), encoding="utf-8")
-    for name in ("runs", "curves"):
-        pandas.testing.assert_frame_equal(load(tmp_path)[name], before[name])

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes the report of the study linear-attention again. Run it in an empty folder or a checkout.
-cat > N07.yaml <<'END_OF_STUDY_FILE'
-# After 300 steps with learned positions, such a model hardly uses its context, and linear attention is as good as softmax
-# attention (`sparse-and-linear-attention`, N06.yaml). This study trains three times as long.
+mkdir -p ablations/claims
+cat > ablations/claims/N07-long.yaml <<'END_OF_STUDY_FILE'
+# The comparison of linear and softmax attention in sparse-and-linear-attention (N06.yaml), with three times as many steps.
 study: linear-attention
-question: Is linear attention as good as softmax attention once a small language model uses its context?
+question: Is linear attention as good as softmax attention after a longer training of a small language model?
 base:
   task: {name: pydocs, length: 128}
   variant: dense
@@ -22,10 +22,10 @@ baseline: {layers: dense}
 metric: bits_per_byte
 margin: 0.02
 claim:
-  sentence: Linear attention performs like softmax attention.
+  sentence: After a longer training, linear attention performs like softmax attention.
   source: Katharopoulos et al. 2020, arXiv:2006.16236
   cell: {layers: linear}
   direction: equivalent
 END_OF_STUDY_FILE
-attnlab run N07.yaml
+attnlab run ablations/claims/N07-long.yaml --workers 2
 attnlab report linear-attention
