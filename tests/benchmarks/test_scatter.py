@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from benchmarks import scatter
-from tests.support.paths import ROOT
+from tests.support.paths import REPORTS, ROOT
 
 
 def made_up(shared: float, early: float, *, comparisons: int = 400) -> list[scatter.Columns]:
@@ -36,7 +36,7 @@ def test_early_losses_only_help_if_they_predict_the_difference() -> None:
 
 
 def test_the_columns_of_a_committed_report_are_paired_by_seed() -> None:
-    groups = list(scatter.paired_columns(ROOT / "reports/quickstart"))
+    groups = list(scatter.paired_columns(REPORTS / "quickstart"))
     assert len(groups) == 6 and all(len(column) == 3 for group in groups for column in group.values())
     assert all(numpy.allclose(group["difference"], group["cell"] - group["baseline"]) for group in groups)
     assert scatter.with_error(groups, scatter.split_ratio).count("±") == 1
@@ -46,7 +46,7 @@ def test_the_documented_ratios_are_those_of_the_committed_reports() -> None:
     page = (ROOT / "docs/concepts/pairing.md").read_text(encoding="utf-8")
     printed = [re.findall(r"([\d.]+) ±", line) for line in page.splitlines() if line.startswith("| ") and "±" in line]
     for column, reports in enumerate(scatter.GROUPS.values()):
-        groups = [columns for report in reports for columns in scatter.paired_columns(ROOT / "reports" / report)]
+        groups = [columns for report in reports for columns in scatter.paired_columns(REPORTS / report)]
         expected = [scatter.pairing_ratio(groups), scatter.split_ratio(groups)]
         expected += [scatter.early_ratio(groups, share) for share in (0.25, 0.5, 0.9)]
         assert [row[column] for row in printed] == [f"{ratio:.2f}" for ratio in expected]

@@ -11,9 +11,8 @@ import pandas
 from scipy.stats import t as student
 
 from attnlab.report import stored
-from tests.support.paths import ROOT
+from tests.support.paths import REPORTS, ROOT
 
-REPORTS = ROOT / "reports"
 Numbers = tuple[float, ...]
 
 

@@ -29,7 +29,6 @@ from tests.documentation.committed_tables import (
     PAIRING,
     README,
     RECALL,
-    REPORTS,
     SETTINGS,
     STUDIES,
     SYSTEMS,
@@ -80,7 +79,7 @@ from tests.documentation.committed_tables import (
     variances,
     worst_for_new_items,
 )
-from tests.support.paths import ROOT
+from tests.support.paths import REPORTS, ROOT
 
 NUMBER = re.compile(r"(?<![\w.\-])[+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w)")
 NOT_TEXT = re.compile(

@@ -17,7 +17,7 @@ from attnlab.stats.verdict import VerdictKind
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from tests.study.test_study import QUIET, study
-from tests.support.paths import ROOT
+from tests.support.paths import REPORTS
 from tests.tracking.test_questions import run_study
 
 TABLE = {
@@ -69,7 +69,7 @@ def test_a_mistake_is_one_line() -> None:
 
 
 def test_the_quickstart_reaches_every_verdict_with_three_seeds() -> None:
-    page = make_page(**load(ROOT / "reports" / "quickstart"))
+    page = make_page(**load(REPORTS / "quickstart"))
     verdicts = {cell.name: cell.verdict.kind for cell in page.cells if cell.verdict}
     assert page.info.spec.moderate, "a page that was stored before the field existed has the default"
     assert {cell.difference.interval.n for cell in page.cells if cell.difference} == {3}
