@@ -353,6 +353,7 @@ ANALYSES = Registry(
     group="attnlab.analyses",
     base="attnlab.report.analysis:Analysis",
     builtin={
+        "questions": "attnlab.report.questions:QuestionsAnalysis",
         "trend": "attnlab.report.trend:TrendAnalysis",
         "predictive_validity": "attnlab.report.predictive_validity:PredictiveValidity",
         "training_share": "attnlab.report.training_share:ShareAnalysis",

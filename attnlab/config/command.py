@@ -49,6 +49,7 @@ UNSUPPORTED = {
     "over": "list its levels as an axis of the grid",
     "factors": "list the levels of each factor as an axis of the grid",
     "design": "it needs 'factors'",
+    "questions": "attnlab does not know which way the other metrics of a program are better",
     "imports": "attnlab imports no code for a program; 'files' lists the files that determine its results",
     "reference_scores": "attnlab does not know the data of a program",
 }

@@ -143,6 +143,13 @@ AxisValues = Annotated[
 ]
 
 
+class FurtherQuestion(Section):
+    """A further question about the cells of a study: another metric, with a margin in its unit."""
+
+    metric: str = Field(min_length=1, description="a number that every run records, for example bits_per_byte at 512")
+    margin: float | None = Field(default=None, gt=0, description="the largest difference that counts as equivalent")
+
+
 class ClaimConfig(Section):
     """A claim about the cells with some values, each compared with its baseline, or about an effect of a factorial study."""
 

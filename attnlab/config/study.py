@@ -16,7 +16,7 @@ from pydantic import (
 
 from attnlab.config.design import Design
 from attnlab.config.paths import StudySource
-from attnlab.config.question import ClaimConfig, Estimand, Margin, Metric
+from attnlab.config.question import ClaimConfig, Estimand, FurtherQuestion, Margin, Metric
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig, SweepConfig
 from attnlab.config.types import AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS, NAMED_SCHEMA, Count, Section, StudySeeds, expected
 from attnlab.config.yaml import Loc, SourceMap
@@ -230,6 +230,11 @@ class StudyConfig(Section):
         default=None,
         description="the largest difference that counts as equivalent: a number, or a share of training, for example 5 % of "
         "steps; with several tasks also a margin for each of them",
+    )
+    questions: list[FurtherQuestion] = Field(
+        default=[],
+        description="further questions about the same cells: metrics, each with a margin; the verdicts of all questions are "
+        "corrected together",
     )
     moderate: bool = Field(
         default=True,

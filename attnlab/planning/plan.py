@@ -29,7 +29,14 @@ from attnlab.planning.planned import Cell, Plan, Run
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.sizes import check_margin
 from attnlab.planning.stages import resolve_stages
-from attnlab.planning.tasks import check_reference_scores, range_notes, resolve_estimand, resolve_estimands, resolve_questions
+from attnlab.planning.tasks import (
+    check_reference_scores,
+    range_notes,
+    resolve_estimand,
+    resolve_estimands,
+    resolve_further,
+    resolve_questions,
+)
 
 __all__ = ["Cell", "Plan", "Run", "plan"]
 
@@ -71,6 +78,7 @@ def plan(
     questions = resolve_questions(study, resolved)
     first = next(iter(questions.values()))
     estimand = resolve_estimands(study, resolved, questions)
+    further = resolve_further(study, resolved, first)
     check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
     wanted = _selected(study, [cell for cell, _ in resolved], only or {})
@@ -83,10 +91,10 @@ def plan(
     costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
-    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand)
+    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand, further=further)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
-    asked = [*questions.values()]
+    asked = [*questions.values(), *further]
     notes = plan_notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine, questions=asked)
     return replace(planned, notes=[*on_range, *notes])
 

@@ -31,6 +31,7 @@ class Plan:
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
         task_axis: the axis that sets the task, if the study has several; else "".
         tasks: label of its values -> what the study compares on this task; empty in a study of one task.
+        further: its further questions.
     """
 
     study: StudyConfig
@@ -46,6 +47,7 @@ class Plan:
     estimand: EstimandConfig = EstimandConfig()
     task_axis: str = ""
     tasks: dict[str, TaskQuestion] = field(default_factory=dict)
+    further: list[TaskQuestion] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""
@@ -69,6 +71,7 @@ class Plan:
     def metrics(self) -> list[str]:
         """The metric, or the metrics of all tasks; ``loss``, which runs with another metric also have, comes last."""
         names = dict.fromkeys(question.metric for question in self.tasks.values()) or {self.metric: None}
+        names |= {question.metric: None for question in self.further}
         return sorted(names, key=lambda name: name == "loss")
 
     @property

@@ -84,6 +84,7 @@ def _with_threshold(study: StudyConfig, estimand: EstimandConfig, declared: Sequ
 def _check_parts(study: StudyConfig, estimand: EstimandConfig) -> None:
     """Raise ``UserError`` when the study has a part that has a meaning only for other estimands."""
     means = {"sweep": "a fitted optimum", "factors": "an effect in a linear model"}
+    means |= {"questions": "the value of a cell in each metric"}
     for part, what in means.items() if estimand != EstimandConfig() else ():
         if getattr(study, part):
             message = f"expected 'estimand: mean' with '{part}', because {what} is a mean, got {estimand.name}"
@@ -118,6 +119,22 @@ def resolve_questions(study: StudyConfig, resolved: Sequence[CellPair]) -> dict[
     return questions
 
 
+def resolve_further(study: StudyConfig, resolved: Sequence[CellPair], first: TaskQuestion) -> list[TaskQuestion]:
+    """Return the further questions of a study.
+
+    Raises:
+        UserError: an unknown metric, or one that is asked about twice.
+    """
+    found: list[TaskQuestion] = []
+    for i, asked in enumerate(study.questions):
+        place = ("questions", i, "metric")
+        question = _question(study, resolved, asked.metric, place=place, margin=asked.margin)
+        if question.metric in {first.metric, *(other.metric for other in found)}:
+            raise UserError(f"questions: expected each metric once, got {asked.metric!r} again", study.where(*place))
+        found.append(question)
+    return found
+
+
 def resolve_estimands(
     study: StudyConfig, resolved: Sequence[CellPair], questions: Mapping[str, TaskQuestion]
 ) -> EstimandConfig:
@@ -149,7 +166,7 @@ def _key_of(study: StudyConfig, axis: str, label: Any) -> tuple[str, ...]:
 
 
 def _question(
-    study: StudyConfig, resolved: Sequence[CellPair], metric: Any, *, place: tuple[str, ...], margin: Any
+    study: StudyConfig, resolved: Sequence[CellPair], metric: Any, *, place: tuple[str | int, ...], margin: Any
 ) -> TaskQuestion:
     """Return the question of cells that must all have one metric."""
     first = resolved[0][1].task

@@ -115,6 +115,7 @@ Condition = Callable[[Results], bool]
 
 # In the order of the page. A later one may read the estimates of earlier ones.
 BUILT_IN: Mapping[str, Condition] = {
+    "questions": lambda results: bool(results.spec.further),
     "trend": lambda results: bool(results.spec.over),
     "predictive_validity": lambda results: bool(results.spec.over),
     "training_share": lambda results: results.curves is not None and bool(results.spec.baselines),

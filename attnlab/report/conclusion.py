@@ -79,13 +79,13 @@ def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:
     """Return the verdicts of a study, one row for each cell and baseline, in full precision; without a result, no rows."""
     import pandas
 
-    cells = compared.cells if compared else ()
-    parts = split_tasks(cells, compared.spec) if compared else []
-    several = ("task",) if len(parts) > 1 else ()
+    questions = [compared, *compared.further] if compared else []
+    parts = [part for asked in questions for part in split_tasks(asked.cells, asked.spec)]
+    several = ("metric",) if len(questions) > 1 else ("task",) if len(parts) > 1 else ()
     rows = [
-        [*([part.task] if several else []), *_verdict_record(cell)]
+        [*([getattr(part, name) for name in several]), *_verdict_record(cell)]
         for part, of_task in parts
-        if any(cell.has_result for cell in cells)
+        if any(cell.has_result for asked in questions for cell in asked.cells)
         for cell in comparisons(of_task)
     ]
     frame = pandas.DataFrame(rows, columns=[*several, *COLUMNS])

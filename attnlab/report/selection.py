@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
+from attnlab._util.metrics import in_words
 from attnlab.config.axes import text as axis_text
 from attnlab.config.question import EstimandConfig
 from attnlab.report.wording import count, describe_correction, format_p_value
@@ -211,7 +212,9 @@ def describe_changes_of(selection: Selection, study: str) -> list[str]:
 
 def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the changed fields as in "margin 0.01 (now 0.02), baseline variant dense (now variant basic)"."""
-    before, now = ({"moderate": True, **asked, "estimand": _estimand(asked)} for asked in (before, now))
+    before, now = (
+        {"moderate": True, **asked, "estimand": _estimand(asked), "questions": _further(asked)} for asked in (before, now)
+    )
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(now.get(name))})" for name in names)
 
@@ -219,6 +222,12 @@ def _describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _estimand(question: Mapping[str, Any]) -> str:
     """Return the label of the estimand of a recorded question, which has one unless it is the mean."""
     return EstimandConfig.model_validate(question.get("estimand") or {}).label
+
+
+def _further(question: Mapping[str, Any]) -> list[str] | None:
+    """Return the further questions of a recorded question as text; None without any."""
+    asked = question.get("questions") or ()
+    return [in_words(metric) + ("" if margin is None else f" (margin {margin:g})") for metric, _, margin in asked] or None
 
 
 def _field_text(value: Any) -> str:

@@ -102,6 +102,7 @@ class ComparisonSpec:
         tasks: The tasks, in a study of several.
         judged: The looks that verdicts are corrected for.
         question: The question that the study states; "" for none.
+        further: What its further questions compare the same cells by; the verdicts of all questions are corrected together.
     """
 
     study: str
@@ -116,6 +117,7 @@ class ComparisonSpec:
     tasks: Tasks = Tasks()
     judged: Judged = Judged()
     question: str = ""
+    further: tuple[Goal, ...] = ()
 
     @property
     def metric(self) -> str:
@@ -144,7 +146,9 @@ class ComparisonSpec:
 
     @property
     def family(self) -> str:
-        """What verdicts are corrected over: the table, or all tasks of the study."""
+        """What verdicts are corrected over: the table, or all tasks or questions of the study."""
+        if self.further:
+            return "all questions of the study"
         return "all tasks of the study" if self.task else "the table"
 
     @property
@@ -191,6 +195,12 @@ class ComparisonSpec:
     def parts(self) -> list[ComparisonSpec]:
         """The specifications of the study's tasks; this one alone in a study of one task."""
         return [self.for_task(task) for task in self.tasks.goals] or [self]
+
+    @property
+    def questions(self) -> list[ComparisonSpec]:
+        """The specifications of the study's questions, this one first."""
+        judged = replace(self.judged, futile={})  # seeds are added for the first question
+        return [self, *(replace(self, goal=goal, judged=judged) for goal in self.further)]
 
     def includes(self, axes: Mapping[str, Any]) -> bool:
         """Return True for the axes of a cell of the task that this specification is about, if it is about one only."""

@@ -35,18 +35,27 @@ BATCH_FIELDS = ("task", "data", "length", "train.batch_size", "train.steps", "tr
 
 
 def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> list[CellSummary]:
+    """Return the cells of the study's first question: the first of `summarize_questions`."""
+    return summarize_questions(runs, spec)[0]
+
+
+def summarize_questions(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> list[list[CellSummary]]:
     """Group runs by cell, in the order in which cells first appear, and compare each cell with its baseline.
 
-    Comparisons are corrected over the whole study, also if it has several tasks.
+    Comparisons are corrected over the whole study, also if it has several tasks or questions.
 
     Args:
         runs: One mapping per run with `state`, `reason`, `seed`, the axes and the summary metrics.
         spec: The comparison that the study makes.
+
+    Returns:
+        The cells by the metric of each question.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in with_chain_costs([*runs]):
         groups.setdefault(cell_of(run, spec), []).append(run)
-    tables = [(part, _paired_cells(groups, part)) for part in spec.parts]
+    parts = [(number, part) for number, question in enumerate(spec.questions) for part in question.parts]
+    tables = [(part, _paired_cells(groups, part)) for _, part in parts]
     if spec.baselines:
         differences = cap_priors([_differences(cells, part) for part, cells in tables])
         corrected = iter(paired.correct([difference for table in differences for difference in table]))
@@ -54,8 +63,10 @@ def summarize_cells(runs: Iterable[Mapping[str, Any]], spec: ComparisonSpec) -> 
             (part, judge_cells(cells, [next(corrected) for _ in table], part))
             for (part, cells), table in zip(tables, differences, strict=True)
         ]
-    by_name = {cell.name: cell for _, cells in tables for cell in cells}
-    return [by_name[name] for name in groups if name in by_name]
+    by_name: list[dict[str, CellSummary]] = [{} for _ in spec.questions]
+    for (number, _), (_, cells) in zip(parts, tables, strict=True):
+        by_name[number] |= {cell.name: cell for cell in cells}
+    return [[of_question[name] for name in groups if name in of_question] for of_question in by_name]
 
 
 def _paired_cells(groups: Mapping[str, Sequence[Mapping[str, Any]]], spec: ComparisonSpec) -> list[CellSummary]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec
-from attnlab.stats.compare import cell_of, summarize_cells
+from attnlab.stats.compare import cell_of, summarize_questions
 from attnlab.stats.corrections import Alternative, alternatives, correct_cells, correct_effects, correct_trends
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import RunRecord, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
@@ -31,6 +31,7 @@ class Compared:
         searches: Name of a task ("" in a study of one) -> the searches of its cells.
         selection: The choice of the records.
         analyses: Names of the analyses that the study asks for besides attnlab's.
+        further: The same cells, compared by the metrics of the further questions.
     """
 
     spec: ComparisonSpec
@@ -41,6 +42,7 @@ class Compared:
     searches: Mapping[str, Sequence[SearchSummary]]
     selection: Selection
     analyses: tuple[str, ...] = ()
+    further: Sequence[Compared] = ()
 
     def for_task(self, part: ComparisonSpec) -> Compared:
         """Return the comparison for the task that a specification is about."""
@@ -88,9 +90,16 @@ def compare_cells(
     }
     completed = exclude_trials(runs)
     every = [summary for of_task in searches.values() for summary in of_task]
-    cells = summarize_cells([*completed, *unconfirmed_cells(runs, spec, every)], spec)
-    cells.sort(key=lambda cell: position.get(cell.name, len(position)))
+    tables = summarize_questions([*completed, *unconfirmed_cells(runs, spec, every)], spec)
+    for cells in tables:
+        cells.sort(key=lambda cell: position.get(cell.name, len(position)))
     others = alternatives(completed, spec, selection)
-    cells = correct_cells(cells, others, selection)
+    cells = correct_cells(tables[0], others, selection)
     trends = correct_trends(summarize_trends(cells, spec), others, selection)
-    return Compared(spec, cells, trends, others, runs, searches, selection, tuple(analyses))
+    compared = Compared(spec, cells, trends, others, runs, searches, selection, tuple(analyses))
+    further = []
+    for question, of_question in zip(spec.questions[1:], tables[1:], strict=True):
+        own = [other.for_question(question) for other in others]
+        judged = correct_cells(of_question, own, selection)
+        further.append(replace(compared, spec=question, cells=judged, trends=[], others=own))
+    return replace(compared, further=further)

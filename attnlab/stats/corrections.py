@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.compare import summarize_cells
+from attnlab.stats.compare import summarize_cells, summarize_questions
 from attnlab.stats.contrasts import Contrast, JointResult, PooledEffect, StudyTable, mean_kind, with_tables
 from attnlab.stats.factorial import Effect, FactorialResult, estimate_effects
 from attnlab.stats.question import with_question
@@ -53,6 +53,7 @@ class Alternative:
         cells: The summaries of its cells.
         records: Its runs.
         trends: The trends of the whole study.
+        further: The cells by the metrics of the further questions.
     """
 
     choice: Choice
@@ -60,6 +61,13 @@ class Alternative:
     cells: Sequence[CellSummary] = ()
     records: Sequence[RunRecord] = ()
     trends: Sequence[Trend] = ()
+    further: Sequence[Sequence[CellSummary]] = ()
+
+    def for_question(self, asked: ComparisonSpec) -> Alternative:
+        """Return this alternative for a further question; without cells when the question was not asked then."""
+        every = zip(self.spec.questions[1:] if self.spec else [], self.further, strict=True)
+        cells = next((cells for spec, cells in every if spec.goal == asked.goal), ())
+        return replace(self, cells=cells, trends=(), further=())
 
     def for_task(self, part: ComparisonSpec) -> Alternative:
         """Return this alternative for the task that a specification is about."""
@@ -113,8 +121,8 @@ def _alternative(
 ) -> Alternative:
     cells = summarize_cells(records, spec)
     looked = _with_tries(with_all_looks(spec, cells, selection.known), cells, retried)
-    cells = summarize_cells(records, looked)
-    return Alternative(choice, looked, cells, records, summarize_trends(cells, looked))
+    cells, *further = summarize_questions(records, looked)
+    return Alternative(choice, looked, cells, records, summarize_trends(cells, looked), further)
 
 
 def with_all_looks(

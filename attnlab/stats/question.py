@@ -97,6 +97,7 @@ def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> Comparison
     """Return a comparison with the question that a study recorded, without its margin (see `with_margin`)."""
     baselines = question["baseline"] or []
     over = [Over(question["over"])] if question.get("over") else []
+    further = tuple(Goal(*goal) for goal in question.get("questions") or ())
     goals = {task: Goal(*of_task) for task, of_task in (question.get("tasks") or {}).items()}
     return replace(
         spec,
@@ -107,6 +108,7 @@ def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> Comparison
         moderate=question.get("moderate", True),
         estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
         tasks=Tasks(question.get("task_axis") or "", goals),
+        further=further,
     )
 
 

@@ -217,20 +217,21 @@ def verdict_time(plan: Plan, pace: Pace, *, root: str | Path | None = None) -> V
     Raises:
         UserError: the MLflow store cannot be used or does not respond.
     """
-    total = 0 if plan.estimator.is_exact else count_comparisons(plan)
+    asked = 0 if plan.estimator.is_exact else count_comparisons(plan)  # by the first question, for which seeds are added
+    total = asked * (1 + len(plan.further))  # that are corrected together
     result = _finished_result(plan, root)
     finished = Counter(row.cell for row in result.rows)
     if not total:
         return VerdictTime(plan, pace, 0, finished=finished)
     if not finished:
-        return VerdictTime(plan, pace, total, _planned_groups(plan, total))
+        return VerdictTime(plan, pace, asked, _planned_groups(plan, total))
     history = look_history(plan.study.study, root)
     spec = result.comparison(history=history)
     rows = [row for row in comparisons(table(result, history)) if row.difference is not None]
     groups = list(_groups(rows, spec, total))
     seeds_of = {row: group.seeds for group in groups for row in map(_key, group.comparisons)}
     undecided = [_open(row, seeds_of[_key(row)]) for row in rows if row.is_inconclusive]
-    return VerdictTime(plan, pace, total, groups, len(rows), undecided, finished)
+    return VerdictTime(plan, pace, asked, groups, len(rows), undecided, finished)
 
 
 def _key(row: CellSummary) -> tuple[str, str]:
@@ -256,7 +257,8 @@ def _planned_groups(plan: Plan, total: int) -> list[Group]:
     """Return a group for each task of a plan without results."""
     margins = plan.margin if isinstance(plan.margin, dict) else {"": plan.margin}
     levels = len(plan.study.over[plan.study.over_axis]) if plan.study.over else 1
-    groups, most, first = len(margins) * levels, plan.study.max_seeds, max(2, len(plan.seeds))
+    groups = len(margins) * levels * (1 + len(plan.further))
+    most, first = plan.study.max_seeds, max(2, len(plan.seeds))
     looks = Looks(first, max(first, most)) if most else None
     designs = {
         label: _design(margin, total, total // groups, several=groups > 1, moderate=plan.study.moderate)
@@ -275,7 +277,7 @@ def _groups(rows: Sequence[CellSummary], spec: ComparisonSpec, total: int) -> It
     ]
     members = [(part, level, group) for part, level, group in members if group]
     for part, level, group in members:
-        options = {"several": len(members) > 1, "moderate": spec.moderate}
+        options = {"several": len(members) > 1 or bool(spec.further), "moderate": spec.moderate}
         design = _design(part.margin, total, len(group), **options)
         spread = pooled_spread(row.difference.interval for row in group if row.difference)
         yield Group(" ".join(filter(None, (part.task, level))), design and replace(design, looks=spec.looks), group, spread)

@@ -369,6 +369,7 @@ class Question:
     moderate: bool = True
     task_axis: str | None = None
     tasks: dict[str, tuple[str, Direction]] = field(default_factory=dict)
+    questions: list[tuple[str, Direction, float | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Raise `ValueError` when the margins are of several tasks and the study has one."""

@@ -296,8 +296,8 @@ def to_yaml(value: dict[str, Any]) -> str:
 def question(plan: Plan) -> dict[str, Any]:
     """Return the study's metric, its direction, the baseline and the margin, ready for JSON.
 
-    The control, the axis of `over` and the metrics of several tasks are left out where the study has none, `moderate` where it
-    is true, and the estimand where it is the mean.
+    The control, the axis of `over`, the metrics of several tasks and the further questions are left out where the study has
+    none, `moderate` where it is true, and the estimand where it is the mean.
     """
     study = plan.study
     comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": plan.margin}
@@ -305,6 +305,7 @@ def question(plan: Plan) -> dict[str, Any]:
     further = {"control": study.control, "over": study.over_axis, "estimand": estimand}
     moderate = {} if study.moderate else {"moderate": False}
     further |= {"task_axis": plan.task_axis, "tasks": {label: [q.metric, q.direction] for label, q in plan.tasks.items()}}
+    further["questions"] = [[q.metric, q.direction, q.margin] for q in plan.further]
     return comparison | {name: value for name, value in further.items() if value} | moderate
 
 
