@@ -174,11 +174,6 @@ def conclusive_seeds(cell: str) -> int:
     return int(cells(WO).loc[cell, "n_paired"])
 
 
-@cache
-def effects() -> Any:
-    return pandas.read_csv(REPORTS / "components-cpu/effects.csv").set_index("effect")
-
-
 def effect(report: str, name: str) -> Numbers:
     """Return an effect of a factorial, and the half width of its interval."""
     row = pandas.read_csv(REPORTS / report / "effects.csv").set_index("effect").loc[name]
@@ -189,10 +184,10 @@ qk_effect = partial(effect, "claims/qk-norm-enwik8-cpu")
 critical_effect = partial(effect, "critical-components-cpu")
 
 
-def decided(report: str, kind: str) -> int:
-    """Return the number of effects of a kind, ``main`` or ``interaction``, that were found better or worse."""
+def decided(report: str, kind: str, *also: str) -> int:
+    """Return the number of effects of a kind, ``main`` or ``interaction``, that are better, worse or one of ``also``."""
     table: Any = pandas.read_csv(REPORTS / report / "effects.csv")
-    return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse")).sum())
+    return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse", *also)).sum())
 
 
 def short_conv(task: str, cell: str, width: int) -> float:

@@ -47,7 +47,7 @@ from tests.documentation.committed_tables import (
     crossing,
     decided,
     difference,
-    effects,
+    effect,
     ends,
     exponents,
     flops,
@@ -183,14 +183,15 @@ CLAIMS = [
     # ---- docs/studies/factors.md
     Claim(
         FACTORS,
-        "after # steps with rotary positions, the forget gate lowers the bits per byte by # ± #, and # seeds leave the other # "
-        "inconclusive",
+        "after # steps with rotary positions, # seeds settle all of them. The forget gate lowers the bits per byte by # ± #, "
+        "exclusive attention by # ± #, token shift by # ± # and QK-norm by # ± #. A gate raises them by # ± # and a sink by "
+        "# ± #. The value residual and the softcap are equivalent to their absence, within #",
         lambda: (
             runs(COMPONENTS)["train.steps"].max(),
-            -(gate := effects().loc["forget_gate"])["estimate"],
-            (gate["high"] - gate["low"]) / 2,
-            gate["seeds"],
-            (effects()[effects()["kind"] == "main"]["verdict"].str.startswith("inconclusive")).sum(),
+            runs(COMPONENTS)["seed"].nunique() if decided(COMPONENTS, "main", "equivalent") == 8 else 0,
+            *(abs(n) for name in ("forget_gate", "exclusive", "token_shift", "qk_norm") for n in effect(COMPONENTS, name)),
+            *(n for name in ("gate", "sink") for n in effect(COMPONENTS, name)),
+            0.02,
         ),
     ),
     Claim(FACTORS, "its runs took # minutes", lambda: (minutes(COMPONENTS),)),
