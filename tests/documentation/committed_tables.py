@@ -123,6 +123,19 @@ def variance_ratios(reduction: str, task: str = "") -> list[float]:
     return list(rows["variance_without"] / rows["variance"])
 
 
+def averaging_ratios(*shares: int) -> Numbers:
+    """Return the smallest and the largest ratio of differences between averages of the weights over shares of the steps."""
+    ratios = [ratio for share in shares for ratio in variance_ratios(f"last {share} %")]
+    return min(ratios), max(ratios)
+
+
+def max_loss(task: str) -> float:
+    """Return the most negative change of a score by averages over 20 or 40 % of the steps; all of these must be losses."""
+    changes = variances("last [24]0 %", task)["change"]
+    assert (changes < 0).all()
+    return float(changes.min())
+
+
 def variance_error(reduction: str) -> float:
     """Return the standard error of the logarithm of such a ratio: a variance of n differences has 2 / (n - 1)."""
     return float((4 / (variances(reduction)["seeds"] - 1)).mean() ** 0.5)
@@ -313,7 +326,10 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     MEASURE: ("## How fast attnlab is", "\0"),
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
-    PAIRING: ("In the quickstart, the first", "When a variant draws", "On translation, it was", "([paired-variance.csv]"),
+    PAIRING: (
+        *("In the quickstart, the first", "When a variant draws", "On reviews and translation, the", "A longer decay"),
+        *("On translation, it was", "([paired-variance.csv]"),
+    ),
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
     DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy
+import pandas
 import pytest
 import yaml
 
@@ -209,6 +210,40 @@ def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> N
     assert upheld
     for case in upheld:
         assert rule(flipped(case.claim.config), case.ruling.evidence).kind is REFUTED, case.claim.id
+
+
+RECIPE = (
+    *("task", "position", "model.dim", "model.depth", "model.heads", "model.initialization"),
+    "train.steps",
+    "train.batch_size",
+)
+
+
+def recipes(runs: Any) -> set[tuple[str, ...]]:
+    return {tuple(str(row.get(name)).removesuffix(" tokens=bytes") for name in RECIPE) for _, row in runs.iterrows()}
+
+
+def test_einsum_is_equivalent_in_the_recipe_of_every_study_about_loss(cases: list[Any]) -> None:
+    folders = {case.folder: case.pages for case in cases if case.folder and case.pages[0].info.spec.metric == "bits_per_byte"}
+    of_einsum: set[tuple[str, ...]] = set()
+    of_study: dict[str, set[tuple[str, ...]]] = {}
+    for folder, pages in folders.items():
+        reports = [path.parent for path in (*folder.glob("report.json"), *folder.glob("*/report.json"))]  # of each task
+        runs, cells = (
+            pandas.concat([load(report)["runs"] for report in reports]),
+            [cell for page in pages for cell in page.cells],
+        )
+        plain = runs[runs["variant"].isin(["dense", "transformer_xl"])]
+        baselines = [cell.name for cell in cells if cell.is_baseline] or list(plain["cell"])
+        of_study[folder.name] = recipes(plain[plain["cell"].isin(baselines)])
+        for cell in cells:
+            if (of_cell := runs[runs["cell"] == cell.name])["variant"].iloc[0] == "einsum":
+                same = VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL
+                assert cell.verdict.kind in same, (folder.name, cell.name)
+                of_einsum |= recipes(of_cell)
+    assert len(of_study) >= 10
+    without = [name for name, of_baselines in of_study.items() if not of_baselines & of_einsum]
+    assert without == ["aa"], "whose cells are one model, trained twice"
 
 
 def test_other_seeds_rule_as_the_how_to_says(cases: list[Any]) -> None:
