@@ -74,20 +74,19 @@ def _after(first: Sentence, second: Sentence) -> Sentence:
 def _table(questions: Sequence[Compared], colors: Mapping[str, str]) -> Table:
     """Return a table with a row for each cell and baseline by each metric."""
     several = any(cell.further for asked in questions for cell in asked.cells)
-    columns = [Column("metric", is_text=True), Column("cell", is_text=True), Column("value")]
+    columns = [Column("cell", is_text=True), Column("metric", is_text=True), Column("value")]
     columns += [Column("compared with", is_text=True)] if several else []
     columns += [Column("difference"), Column("p (Holm)"), Column("verdict", is_text=True)]
     rows = []
     for asked in questions:
         metric = f"{metric_name(asked.spec)} ({better(asked.spec.direction)})"
         for cell in comparisons(asked.cells):
-            texts = [metric, cell.name, asked.spec.estimator.format(cell), *([cell.baseline] if several else [])]
+            texts = [cell.name, metric, asked.spec.estimator.format(cell), *([cell.baseline] if several else [])]
             verdict = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
             kind = "missing" if not cell.has_result else "baseline" if cell.is_baseline else ""
             rows.append(
                 TableRow([*texts, format_difference(cell), verdict_p_value(cell), verdict], colors.get(cell.name, ""), kind)
             )
-            metric = ""
     return Table(columns, rows)
 
 

@@ -53,7 +53,7 @@ def test_each_question_has_its_verdicts_in_python_terminal_and_page(root: Path, 
     }
     print_results(trained(root), compared)
     text = " ".join(capsys.readouterr().out.split())
-    assert "valid bits per byte (lower is better) dense" in text and "corrects the verdicts of all questions" in text
+    assert "dense valid bits per byte (lower is better)" in text and "corrects the verdicts of all questions" in text
     (sentence,) = conclusions(compared)
     assert "In valid bits per byte: `narrow` is better than `dense`; `no_wo` is as good, within 0.2" in sentence
 
