@@ -170,8 +170,9 @@ def _matched_cells(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -
 
 
 def _data_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the notes of the tasks on their data."""
-    return [f"Data: {note}." for note in dict.fromkeys(note for record in records for note in record.get("data_notes") or ())]
+    """Return the notes of the tasks on their data; a run that was recorded without them has NaN."""
+    known = [record["data_notes"] for record in records if isinstance(record.get("data_notes"), list)]
+    return [f"Data: {note}." for note in dict.fromkeys(note for notes in known for note in notes)]
 
 
 def _grid_section(cells: Sequence[CellSummary], spec: ComparisonSpec) -> PageSection | None:

@@ -14,7 +14,7 @@ from attnlab.errors import UserError
 from attnlab.extras.rerender import main, rerender
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
-from attnlab.report.page import RENDERED
+from attnlab.report.page import RENDERED, _data_notes
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
@@ -150,3 +150,8 @@ def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
     assert stored["runs"]["same"] == {"values": [1]} and len(stored["runs"]["run_id"]) == len(runs)
     assert [type(value) for value in load(tmp_path)["runs"]["mixed"][:3]] == [int, bool, float]
+
+
+def test_a_run_that_was_recorded_without_notes_on_its_data_does_not_stop_the_page() -> None:
+    records = [{"data_notes": float("nan")}, {"data_notes": ["twice the same text"]}, {}]
+    assert _data_notes(records) == ["Data: twice the same text."]
