@@ -161,6 +161,7 @@ PAIRING, GPU, FACTORS, DIAGNOSTICS = (
 )
 ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
 WO, COMPONENTS, RECALL = "wo-gpu-enwik8", "components-cpu", "recall-cpu"
+ON_REVIEWS = "critical-components-imdb-cpu"
 VERDICT = "time to a verdict, "
 
 
@@ -338,6 +339,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
 STUDIES = {  # study -> the folder of its report
     **{name: name for name in ("aa", "bert-cpu", "components-cpu", "enwik8-cpu", "gpt2-cpu", "imdb-cpu", "length-cpu")},
     "critical-components-cpu": "critical-components-cpu",
+    ON_REVIEWS: ON_REVIEWS,
     **{name: name for name in ("multi30k-cpu", "multi30k-en-de-cpu", "quickstart", "recall-cpu", "validity-of-proxies")},
     "state-tracking-cpu": "state-tracking-cpu/parity-length-16",
     "wo-cpu-enwik8": ENWIK8,

@@ -26,6 +26,7 @@ from tests.documentation.committed_tables import (
     INDEX,
     MEASURE,
     NOT_DERIVED,
+    ON_REVIEWS,
     PAIRING,
     README,
     RECALL,
@@ -223,6 +224,22 @@ CLAIMS = [
             *(n for name in ("one_head", "no_scale", "no_norm", "no_feed_forward") for n in critical_effect(name)),
             *(0.05, 0.05),
             runs("critical-components-cpu")["seed"].nunique() * (decided("critical-components-cpu", "main", "equivalent") == 7),
+        ),
+    ),
+    Claim(
+        FACTORS,
+        "where # seeds settle all #. The accuracy is lower by # ± # with one head, by # ± # without residual connections, by "
+        "# ± # without the scale and by # ± # without positions. It is higher by # ± # without norms and by # ± # without "
+        "feed-forward networks, and as good without Wo, within #",
+        lambda: (
+            runs(ON_REVIEWS)["seed"].nunique(),
+            decided(ON_REVIEWS, "main", "equivalent"),
+            *(
+                abs(number)
+                for name in ("one_head", "no_residual", "no_scale", "no_positions", "no_norm", "no_feed_forward")
+                for number in effect(ON_REVIEWS, name)
+            ),
+            0.02,
         ),
     ),
     Claim(FACTORS, "and # of the # sums of interactions", lambda: (decided("critical-components-cpu", "interaction"), 7)),
