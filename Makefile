@@ -34,7 +34,7 @@ help:
 	@echo "make gpu-kit     pack what a machine with PyTorch and a GPU lacks, to run attnlab there without a network"
 	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
-	@echo "make clean       remove the environment, the caches, site/ and gpu-kit/ (never runs/ or reports/)"
+	@echo "make clean       remove the environment, the caches, build/, site/ and gpu-kit/ (never runs/ or reports/)"
 
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): EXTRA := dev
@@ -77,9 +77,8 @@ pages: $(STAMP)
 	$(BIN)/python -m attnlab.extras.rerender reports
 	$(BIN)/attnlab claims page
 
-# With --quiet, MkDocs would drop the warnings that --strict counts.
 docs: $(STAMP)
-	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@OMP_NUM_THREADS=1 $(BIN)/python -m docgen
 
 overhead: $(STAMP)
 	$(BIN)/python -m benchmarks.overhead
@@ -91,4 +90,4 @@ gpu-kit: $(STAMP)
 	$(BIN)/python -m benchmarks.gpu_kit
 
 clean:
-	rm -rf $(VENV) site gpu-kit .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info
+	rm -rf $(VENV) build site gpu-kit .venv-peers .venv-peers-xl .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage *.egg-info

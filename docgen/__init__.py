@@ -1,1 +1,1 @@
-"""The generated part of the documentation site: gallery, reference and committed studies (`make docs`)."""
+"""The documentation site: pages and reports are written into a folder, which Sphinx then reads (`make docs`)."""

@@ -22,6 +22,21 @@ Dark is large, white is small or zero. Pictures are drawn from the classes, fres
 """
 
 
+def index() -> str:
+    """Return the Markdown of the first page of the gallery: a small picture of every class that has one, and all names."""
+    text = "# Gallery\n\nEvery variant, component, position scheme and task, with its formula; dark is large.\n"
+    registries = {"Variants": VARIANTS, "Components": COMPONENTS, "Position schemes": POSITIONS, "Tasks": TASKS}
+    for title, registry in registries.items():
+        kind = registry.kind.split()[0]
+        shown, names = [], []
+        for name in registry.names():
+            file = f"{kind}-{name}.png"
+            drawn = file in pictures()
+            (shown if drawn else names).append(f"[{f'![]({file}){{.pattern}} ' if drawn else ''}{name}]({kind}s.md#{name})")
+        text += f"\n## [{title}]({kind}s.md)\n\n{' '.join(shown)}\n\n{', '.join(names)}\n"
+    return text
+
+
 def variants() -> str:
     """Return the Markdown of the gallery of variants."""
     intro = (

@@ -75,7 +75,7 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
         text = (action.help or "") % vars(action)
         if action.choices and not action.metavar:
             text += f"; one of {', '.join(map(str, action.choices))}"
-        yield ", ".join(flags) or f"`{value}`", _cell(text)
+        yield (", ".join(flags) or f"`{value}`").replace("|", r"\|"), _cell(text)
 
 
 def _wrapped(usage: str, width: int = 90) -> str:
@@ -90,6 +90,4 @@ def _wrapped(usage: str, width: int = 90) -> str:
 
 def _cell(text: str) -> str:
     """Return text for a cell of a Markdown table."""
-    for character in "|*<{":
-        text = text.replace(character, f"&#{ord(character)};")
-    return re.sub(r"\s+", " ", text)
+    return re.sub(r"\s+", " ", re.sub(r"[|*<]", r"\\\g<0>", text))

@@ -3,26 +3,29 @@
 import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from attnlab.extras.claims import court
 from attnlab.extras.claims.page import write_page
 from attnlab.extras.rerender import reports_in, rerender
 
 ROOT = Path(__file__).resolve().parent.parent
-_FOLDER = TemporaryDirectory(prefix="attnlab-docs-")  # until the build ends
 
 
-@cache
-def files() -> dict[str, Path]:
-    """Return the files of all reports: path in the site -> file, of a copy of `reports/` in which all pages are rendered."""
-    copy = Path(_FOLDER.name) / "reports"
-    shutil.copytree(ROOT / "reports", copy, ignore=shutil.ignore_patterns("*.zip"))
-    for report in reports_in(copy):
+def write(folder: Path) -> None:
+    """Write a copy of `reports/`, in which HTML pages take the place of Markdown."""
+    shutil.copytree(ROOT / "reports", folder, ignore=shutil.ignore_patterns("*.zip"))
+    for report in reports_in(folder):
         rerender(report)
-    cases = [court.judge(claim, copy / "claims") for claim in court.read_claims(ROOT / court.STUDIES)]
-    write_page(copy / "claims", cases)
-    return {path.relative_to(copy.parent).as_posix(): path for path in sorted(copy.rglob("*")) if path.is_file()}
+    cases = [court.judge(claim, folder / "claims") for claim in court.read_claims(ROOT / court.STUDIES)]
+    write_page(folder / "claims", cases)
+    for path in folder.rglob("*.md"):
+        path.unlink()
+
+
+def unrendered() -> list[str]:
+    """Return the Markdown files of reports that have no HTML page, as paths in the repository."""
+    paths = (path.relative_to(ROOT) for path in sorted((ROOT / "reports").rglob("*.md")))
+    return [path.as_posix() for path in paths if path.with_name("index.html").as_posix() not in rendered()]
 
 
 @cache

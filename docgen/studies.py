@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from docgen.links import ROOT, site_path
+from docgen.links import ROOT
 
 PLOTS = ("effect-0.svg", "forest.svg", "effects.svg", "main-effects.svg")
 
@@ -26,9 +26,9 @@ def article(path: Path) -> str:
     )
     if answer is None:
         return ""
-    folder = path.parent.name
-    page = Path(site_path(path.relative_to(ROOT).as_posix())).relative_to("reports").as_posix()
-    plot = next((name for name in PLOTS if (path.parent / name).exists()), None)
-    shown = [f"## {folder}", question[0] if question else "", answer[0]]
-    shown += [f"![Plot of the differences of {folder}]({folder}/{plot})"] if plot else []
-    return "\n\n".join(filter(None, [*shown, f"[The report]({page})"])) + "\n"
+    name = path.parent.name
+    folder = f"../../reports/{name}"
+    plot = next((file for file in PLOTS if (path.parent / file).exists()), None)
+    shown = [f"## {name}", question[0] if question else "", answer[0]]
+    shown += [f"![Plot of the differences of {name}]({folder}/{plot})"] if plot else []
+    return "\n\n".join(filter(None, [*shown, f"[The report]({folder}/README.md)"])) + "\n"

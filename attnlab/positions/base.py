@@ -141,9 +141,7 @@ class Position(nn.Module):
 
         A scheme may omit ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads and
         of neighboring positions, and the plan refuses it for variants that request parts. A scheme with these parameters must
-        apply them. Key ``j`` of a part is behind query ``i`` by
-
-            relative_distance(t, s)[i, j] * step + offset
+        apply them. Key ``j`` of a part is behind query ``i`` by ``relative_distance(t, s)[i, j] * step + offset``.
 
         Args:
             q: (..., h, t, d).

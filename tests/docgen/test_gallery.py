@@ -27,6 +27,13 @@ def test_every_built_in_class_has_a_section_with_its_file(page, registry) -> Non
         assert f"(../../{module.replace('.', '/')}.py)" in sections[name]
 
 
+def test_the_index_links_to_every_class_and_shows_those_with_a_picture() -> None:
+    text = gallery.index()
+    assert "[![](variant-dense.png){.pattern} dense](variants.md#dense)" in text
+    assert "[gate](components.md#gate)" in text and "[imdb](tasks.md#imdb)" in text
+    assert text.count("](variants.md#") == len(VARIANTS.names())
+
+
 @pytest.mark.parametrize(("kind", "registry"), [("variant", VARIANTS), ("component", COMPONENTS), ("position", POSITIONS)])
 def test_every_line_with_options_can_be_planned(kind: str, registry: Registry) -> None:
     lines = [

@@ -95,7 +95,7 @@ def test_a_committed_page_is_that_of_its_tables_or_names_its_version(folder: Pat
 @pytest.mark.parametrize("page", sorted((ROOT / "reports").glob("**/*.md")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_committed_page_links_to_files_of_the_repository(page: Path) -> None:
     links = {match[1] for match in LINK.finditer(page.read_text(encoding="utf-8"))}
-    assert [link for link in links if not (page.parent / link.strip("<>")).exists() or Path(link).name in RENDERED] == []
+    assert [link for link in links if not (page.parent / link).exists() or Path(link).name in RENDERED] == []
 
 
 @pytest.mark.parametrize("name", RENDERED)
