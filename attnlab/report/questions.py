@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.conclusion import verdicts_frame
@@ -63,7 +63,7 @@ class QuestionsAnalysis(Analysis[Sequence[Compared]]):
 
     def frames(self, estimate: Sequence[Compared], results: Results) -> Mapping[str, pandas.DataFrame]:
         """Return the verdicts of the further questions."""
-        frame = verdicts_frame(results.compared)
+        frame: Any = verdicts_frame(results.compared)
         return {"questions": frame[frame["metric"] != results.spec.metric].reset_index(drop=True)}
 
 

@@ -55,7 +55,10 @@ class StudyResult:
             sections=sections_of(study),
             tasks=Tasks(plan.task_axis, goals),
             question=study.question or "",
-            further=tuple(Goal(asked.metric, asked.direction, asked.margin) for asked in plan.further),
+            further=tuple(
+                Goal(resolved.metric, resolved.direction, asked.margin)
+                for resolved, asked in zip(plan.further, study.questions, strict=True)
+            ),
         )
         spec = with_margin(spec, plan.margin, exclude_trials(self.records()))
         return history.apply(spec) if history else spec

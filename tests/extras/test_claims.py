@@ -229,10 +229,8 @@ def test_einsum_is_equivalent_in_the_recipe_of_every_study_about_loss(cases: lis
     of_study: dict[str, set[tuple[str, ...]]] = {}
     for folder, pages in folders.items():
         reports = [path.parent for path in (*folder.glob("report.json"), *folder.glob("*/report.json"))]  # of each task
-        runs, cells = (
-            pandas.concat([load(report)["runs"] for report in reports]),
-            [cell for page in pages for cell in page.cells],
-        )
+        runs: Any = pandas.concat([load(report)["runs"] for report in reports])
+        cells = [cell for page in pages for cell in page.cells]
         plain = runs[runs["variant"].isin(["dense", "transformer_xl"])]
         baselines = [cell.name for cell in cells if cell.is_baseline] or list(plain["cell"])
         of_study[folder.name] = recipes(plain[plain["cell"].isin(baselines)])

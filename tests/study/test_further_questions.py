@@ -94,8 +94,8 @@ def test_a_question_that_is_added_after_results_is_a_change_of_the_comparison(ro
     trained(root)
     info = load_study_info(load_runs("small", root), root=root)
     assert info.changes == ("questions none (now valid bits per byte (margin 0.2))",)
-    added = verdicts("small", root).set_index(["metric", "cell"])["verdict"]["valid_bits_per_byte", "narrow"]
-    assert added == "better, but without a known verdict as first asked"
+    found: Any = verdicts("small", root).set_index(["metric", "cell"])["verdict"]
+    assert found["valid_bits_per_byte", "narrow"] == "better, but without a known verdict as first asked"
 
 
 @pytest.mark.parametrize(
