@@ -244,6 +244,13 @@ def test_einsum_is_equivalent_in_the_recipe_of_every_study_about_loss(cases: lis
     assert without == ["aa"], "whose cells are one model, trained twice"
 
 
+def test_claims_about_loss_show_the_abilities_of_the_same_cells(cases: list[Any]) -> None:
+    about_loss = [case for case in cases if case.pages and case.pages[0].info.spec.metric == "bits_per_byte"]
+    without = {case.claim.id for case in about_loss if not case.abilities and not case.claim.id.startswith("A0")}
+    # A memory over segments, subwords, effects of a factorial, and the model of W02 after a longer training.
+    assert without == {"K09", "T01", "N10-init", "N10-narrow", "N10-sharp", "W02-long"}
+
+
 def test_other_seeds_rule_as_the_how_to_says(cases: list[Any]) -> None:
     rows = list(csv.DictReader((ROOT / "reports/claims/again.csv").read_text(encoding="utf-8").splitlines()))
     now = {case.claim.id: case for case in cases}

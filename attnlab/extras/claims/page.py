@@ -156,7 +156,7 @@ def _unit(case: Case) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else format_metric(value)
+    return "" if value is None else format_metric(round(value, 4) + 0.0)  # a zero without a sign
 
 
 def _seeds(case: Case) -> str:

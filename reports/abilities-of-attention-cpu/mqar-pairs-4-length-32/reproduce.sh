@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes the report of the study abilities-of-attention-cpu again. Run it in an empty folder or a checkout.
+git checkout 8fa39876a607
+mkdir -p ablations
+cat > ablations/abilities-of-attention-cpu.yaml <<'END_OF_STUDY_FILE'
+# yaml-language-server: $schema=study.schema.json
+# Abilities beside the loss: changes to attention with rotary positions whose loss the court of claims judges
+# (ablations/claims/S06.yaml, N07-rotary.yaml), trained to recall key-value pairs and to copy.
+study: abilities-of-attention-cpu
+question: Do changes to attention with rotary positions that alter the loss alter recall and copying, too?
+
+base:
+  variant: dense
+  position: rotary
+  model: {dim: 64, depth: 2, heads: 4}
+  train: {steps: 400, batch_size: 32, lr: 3e-3, warmup: 0.1, precision: fp32}
+  evaluate: {valid_limit: 200, test_limit: 1000}
+  machine: {device: cpu, threads: 1}
+
+grid:
+  task: [{name: mqar, pairs: 4, length: 32}, {name: copy, length: 8}]
+  layers:
+    dense: {variant: dense}
+    forget_gate: {variant: {name: dense, with: forget_gate}}
+    qk_norm: {variant: {name: dense, with: qk_norm}}
+    linear: {variant: linear, position: none}
+
+seeds: 0-5
+baseline: {layers: dense}
+estimand: mean
+margin: 0.05
+END_OF_STUDY_FILE
+attnlab run ablations/abilities-of-attention-cpu.yaml --workers 2
+attnlab report abilities-of-attention-cpu
