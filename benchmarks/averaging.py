@@ -131,7 +131,8 @@ def measure(study: dict[str, Any], *, workers: int) -> pandas.DataFrame:
     return table(pandas.DataFrame(rows), BASELINE)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print a table for each task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=list(TASKS), help=f"of {', '.join(TASKS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=8)
@@ -141,3 +142,7 @@ if __name__ == "__main__":
         print(
             measure(study(task, arguments.seeds), workers=arguments.workers).assign(task=task).to_csv(index=False), flush=True
         )
+
+
+if __name__ == "__main__":
+    main()
