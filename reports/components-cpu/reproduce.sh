@@ -5,7 +5,7 @@ mkdir -p ablations
 cat > ablations/components-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # Which changes to softmax attention help a small language model of bytes? Eight components as on/off factors in a 16-cell
-# fraction of their 256 combinations. Every main effect is estimated from all 128 runs: 64 with the component on against 64 with
+# fraction of their 256 combinations. Every main effect is estimated from all 48 runs: 24 with the component on against 24 with
 # it off. The trainings are short; the effects are those of small models early in training.
 study: components-cpu
 question: Which components of attention change the bits per byte of a small model?

@@ -6,7 +6,7 @@ cat > ablations/critical-components-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # What are the critical components of a transformer? Seven on/off factors in a 16-cell fraction of their 128 combinations. "On"
 # takes a component away, so a positive effect is the price of its absence in bits per byte. Every main effect is estimated from
-# all 528 runs: 264 with the component and 264 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
+# all 80 runs: 40 with the component and 40 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
 # of small models early in training, with one learning rate for all cells, chosen for the complete model.
 study: critical-components-cpu
 question: Which components can a small transformer of bytes not do without?
@@ -108,7 +108,7 @@ cat > ablations/critical-components-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # What are the critical components of a transformer? Seven on/off factors in a 16-cell fraction of their 128 combinations. "On"
 # takes a component away, so a positive effect is the price of its absence in bits per byte. Every main effect is estimated from
-# all 528 runs: 264 with the component and 264 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
+# all 80 runs: 40 with the component and 40 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
 # of small models early in training, with one learning rate for all cells, chosen for the complete model.
 study: critical-components-cpu
 question: Which components can a small transformer of bytes not do without?
@@ -142,7 +142,7 @@ cat > ablations/critical-components-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # What are the critical components of a transformer? Seven on/off factors in a 16-cell fraction of their 128 combinations. "On"
 # takes a component away, so a positive effect is the price of its absence in bits per byte. Every main effect is estimated from
-# all 528 runs: 264 with the component and 264 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
+# all 80 runs: 40 with the component and 40 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
 # of small models early in training, with one learning rate for all cells, chosen for the complete model.
 study: critical-components-cpu
 question: Which components can a small transformer of bytes not do without?
@@ -176,7 +176,7 @@ cat > ablations/critical-components-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
 # What are the critical components of a transformer? Seven on/off factors in a 16-cell fraction of their 128 combinations. "On"
 # takes a component away, so a positive effect is the price of its absence in bits per byte. Every main effect is estimated from
-# all 528 runs: 264 with the component and 264 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
+# all 80 runs: 40 with the component and 40 without it. critical-components-imdb-cpu asks the same of reviews. Effects are those
 # of small models early in training, with one learning rate for all cells, chosen for the complete model.
 study: critical-components-cpu
 question: Which components can a small transformer of bytes not do without?
