@@ -27,23 +27,6 @@ class TaskQuestion:
     margin: float | str | None = None
 
 
-def _check_further_questions(study: StudyConfig, axis: str) -> None:
-    """Raise ``UserError`` for further questions in a study that answers one only, or about cells that it does not compare."""
-    if not study.questions:
-        return
-    reasons = {
-        "factors": "the effects of a design are differences in one metric",
-        "sweep": "a sweep chooses its rate by one metric",
-        "search": "a search chooses its values by one metric",
-    }
-    found = next((part for part in reasons if getattr(study, part)), None)
-    reason = reasons[found] if found else f"the values of {axis!r} have tasks with metrics of their own" if axis else ""
-    if not reason and not study.baselines:
-        reason = "it has no baseline to compare cells with"
-    if reason:
-        raise UserError(f"questions: expected none in this study: {reason}", study.where("questions", key=True))
-
-
 def task_axis(study: StudyConfig) -> str:
     """Return the axis that sets the task, if its values have tasks of several names; else ""."""
     for axis in study.grid:
@@ -90,6 +73,23 @@ def check_tasks(study: StudyConfig) -> None:
         if cell and axis in cell:
             message = f"{loc[0]}: expected no {axis!r}: cells of several tasks are compared within their task"
             raise UserError(message, study.where(*loc, axis, key=True))
+
+
+def _check_further_questions(study: StudyConfig, axis: str) -> None:
+    """Raise ``UserError`` for further questions in a study that answers one only, or about cells that it does not compare."""
+    if not study.questions:
+        return
+    reasons = {
+        "factors": "the effects of a design are differences in one metric",
+        "sweep": "a sweep chooses its rate by one metric",
+        "search": "a search chooses its values by one metric",
+    }
+    found = next((part for part in reasons if getattr(study, part)), None)
+    reason = reasons[found] if found else f"the values of {axis!r} have tasks with metrics of their own" if axis else ""
+    if not reason and not study.baselines:
+        reason = "it has no baseline to compare cells with"
+    if reason:
+        raise UserError(f"questions: expected none in this study: {reason}", study.where("questions", key=True))
 
 
 def by_label(study: StudyConfig, key: str, values: Mapping[str, Any]) -> dict[Label, Any]:

@@ -85,7 +85,7 @@ def plan(
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
-    on_range = range_notes(study, resolved, questions, estimand)
+    on_range = range_notes(study, resolved, questions, estimand, further)
     on_data, sizes = data_notes(kept), data_sizes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]

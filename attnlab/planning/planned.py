@@ -31,7 +31,7 @@ class Plan:
         sweep_extensions: the numbers of values by which the results have extended the sweep below and above its list.
         task_axis: the axis that sets the task, if the study has several; else "".
         tasks: label of its values -> what the study compares on this task; empty in a study of one task.
-        further: its further questions.
+        further: the further questions of the study, about the same cells.
     """
 
     study: StudyConfig

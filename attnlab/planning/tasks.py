@@ -265,7 +265,11 @@ def score_range(metric: str, task: Any) -> ScoreRange | None:
 
 
 def range_notes(
-    study: StudyConfig, resolved: Sequence[CellPair], questions: Mapping[str, TaskQuestion], estimand: EstimandConfig
+    study: StudyConfig,
+    resolved: Sequence[CellPair],
+    questions: Mapping[str, TaskQuestion],
+    estimand: EstimandConfig,
+    further: Sequence[TaskQuestion] = (),
 ) -> list[str]:
     """Return notes on a margin, a threshold or a ``train.stop_at`` that does not fit the range of its metric.
 
@@ -273,6 +277,7 @@ def range_notes(
         resolved: all cells of the study.
         questions: label of the task's value -> its question; "" in a study of one task.
         estimand: of the study.
+        further: its further questions.
 
     Raises:
         UserError: a number outside of a range that is known.
@@ -283,16 +288,9 @@ def range_notes(
         if resolution.refusal is not None:
             continue
         question = questions[str(cell.axes[axis]) if axis else ""]
-        scores = score_range(question.metric, resolution.task)
-        estimator = estimand.estimator(question.metric, question.direction)
-        notes |= dict.fromkeys(estimator.margin_notes(question.margin))
-        if estimator.in_unit and scores is not None and isinstance(question.margin, float):
-            if scores.known and scores.worst is not None and question.margin >= scores.size:
-                message = (
-                    f"margin: expected less than {scores.size:g}, the whole range of {question.metric}, got {question.margin:g}"
-                )
-                raise UserError(f"{message}: every two cells would be equivalent", study.where("margin"))
-            notes |= dict.fromkeys(_on_margin(question.margin, question.metric, scores))
+        places = [study.where("margin"), *(study.where("questions", i, "margin") for i in range(len(further)))]
+        for asked, place in zip((question, *further), places, strict=True):
+            notes |= dict.fromkeys(_margin_notes(asked, resolution.task, estimand, place=place))
         place = study.where("estimand") if study.estimand else cell.where("task")
         limits = [("the threshold of the solve rate", estimand.threshold, question.metric, question.direction, place)]
         task = resolution.task
@@ -302,6 +300,24 @@ def range_notes(
             if limit is not None:
                 notes |= dict.fromkeys(_on_limit(name, limit, metric, direction, task, place=place))
     return list(notes)
+
+
+def _margin_notes(question: TaskQuestion, task: Any, estimand: EstimandConfig, *, place: str) -> Iterator[str]:
+    """Yield notes on the margin of a question.
+
+    Raises:
+        UserError: it is as large as the range of the metric.
+    """
+    scores = score_range(question.metric, task)
+    estimator = estimand.estimator(question.metric, question.direction)
+    yield from estimator.margin_notes(question.margin)
+    if estimator.in_unit and scores is not None and isinstance(question.margin, float):
+        if scores.known and scores.worst is not None and question.margin >= scores.size:
+            message = (
+                f"margin: expected less than {scores.size:g}, the whole range of {question.metric}, got {question.margin:g}"
+            )
+            raise UserError(f"{message}: every two cells would be equivalent", place)
+        yield from _on_margin(question.margin, question.metric, scores)
 
 
 def share_notes(metric: str, margin: float | str | None) -> Iterator[str]:

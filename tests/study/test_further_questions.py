@@ -104,6 +104,11 @@ def test_a_question_that_is_added_after_results_is_a_change_of_the_comparison(ro
         ({"questions": [{"metric": "bits_per_byte"}]}, "questions: expected each metric once, got 'bits_per_byte' again"),
         ({"questions": [*ON_VALID, *ON_VALID]}, "expected each metric once, got 'valid_bits_per_byte' again"),
         ({"questions": [{"metric": "valid_bits"}]}, "unknown metric 'valid_bits' .did you mean 'valid_bits_per_byte'"),
+        (
+            {"base": study()["base"] | {"task": "imdb"}, "margin": None}
+            | {"questions": [{"metric": "valid_accuracy", "margin": 1.5}]},
+            "margin: expected less than 1, the whole range of valid_accuracy, got 1.5",
+        ),
         ({"questions": [{"metric": "tokens_per_s", "margin": 0}]}, "margin: expected a number greater than 0, got 0"),
         ({"baseline": None, "margin": None}, "questions: expected none in this study: it has no baseline"),
         ({"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}}, "questions: expected none in this study: a sweep chooses its rate"),
