@@ -11,6 +11,7 @@ from attnlab.config.axes import text
 from attnlab.field_names import statements
 from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS, Registry, options_of, source
 from docgen import patterns
+from docgen.formulas import is_formula, typeset
 from docgen.links import ROOT
 
 PARAGRAPHS = ("Departures from the paper", "Cost:", "Glossary:")  # of a module's docstring
@@ -111,11 +112,17 @@ def _page(title: str, intro: str, registry: Registry, facts: Callable[[type], di
 
 def _description(cls: type) -> str:
     """Return the docstring of a class's file as Markdown: formulas are indented there, closing remarks are paragraphs here."""
-    docstring = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    docstring = re.sub(r"(?<=\n\n)(?: {4}.*(?:\n|$))+", _formula, inspect.getdoc(sys.modules[cls.__module__]) or "")
     for word in PARAGRAPHS:
         docstring = docstring.replace(f"\n{word}", f"\n\n{word}")
     docstring = re.sub(r"^(Departures from the papers?|Cost|Glossary):", r"**\1.**", docstring, flags=re.MULTILINE)
     return re.sub(r"``(.+?)``", r"`\1`", docstring)
+
+
+def _formula(block: re.Match[str]) -> str:
+    """Return an indented block as HTML if it is a formula, else as it is."""
+    lines = [line[4:] for line in block[0].splitlines()]
+    return f"{typeset(lines)}\n" if is_formula(lines) else block[0]
 
 
 def in_a_study(kind: str, name: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers
 
 The input is cut into h pieces of d = dim / h features, and each head projects only its piece x_i, s_i:
 
-    q_i, k_i, v_i = x_i W_Q, s_i W_K, s_i W_V,    W_Q, W_K, W_V of d x d, the same for every head
+    q_i, k_i, v_i = x_i W_Q, s_i W_K, s_i W_V,    W_Q, W_K, W_V of d by d, the same for every head
 
 Departures from the paper: none.
 Cost: 3 d^2 parameters, smaller by the factor h^2.

@@ -4,7 +4,7 @@ Guo et al. 2025, arXiv:2506.04761, "Log-Linear Attention"; applied to ``ssd``, a
 
     H_t^(l)      = sum_(j in R_t^(l)) exp(-(Delta_(j+1) + ... + Delta_t) A) Delta_j B_j X_j^T
     lambda_t     = softplus(L * W_lambda x_t)                                 one number for each level l and head
-    Y_t          = sum_l lambda_t^(l) H_t^(l)T C_t + D X_t
+    Y_t          = sum_l lambda_t^(l) (H_t^(l))^T C_t + D X_t
 
 R_t^(0) = {t}. The set bits of t, which counts from 0, divide the positions before it: the highest bit 2^m stands for the first
 2^m positions, at level m + 1, the next bit for those behind them, and so on. Near positions thus share a state with few others,

@@ -4,7 +4,7 @@ Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers
 
 The input is cut into h pieces of d = dim / h features, and each head sees only its piece x_i, s_i:
 
-    head_i = softmax(x_i W_Q (s_i W_K)^T / sqrt(d)) s_i W_V,       W_Q, W_K, W_V of d x d, the same for every head
+    head_i = softmax(x_i W_Q (s_i W_K)^T / sqrt(d)) s_i W_V,       W_Q, W_K, W_V of d by d, the same for every head
     y      = Concat(head_1, ..., head_h) W_O
 
 Departures from the paper: W_O has a bias only with ``model.attention_bias``.

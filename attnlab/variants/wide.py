@@ -2,8 +2,8 @@
 
 Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers, "wide self-attention".
 
-    head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(dim)) s W_V,i,     W_Q,i, W_K,i, W_V,i of dim x dim
-    y      = Concat(head_1, ..., head_h) W_O,                      W_O of (h dim) x dim
+    head_i = softmax(x W_Q,i (s W_K,i)^T / sqrt(dim)) s W_V,i,     W_Q,i, W_K,i, W_V,i of dim by dim
+    y      = Concat(head_1, ..., head_h) W_O,                      W_O of (h dim) by dim
 
 Departures from the paper: W_O has a bias only with ``model.attention_bias``.
 Cost: h times that of ``dense``: time O(h t s dim), and 4 h dim^2 parameters.

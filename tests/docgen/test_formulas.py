@@ -1,0 +1,77 @@
+"""Formulas of docstrings are typeset: nothing is lost, and scripts, relations and text are told apart."""
+
+import inspect
+import re
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
+from docgen import gallery
+from docgen.formulas import LETTERS, is_formula, typeset
+
+MODULES = {cls.__module__ for registry in (VARIANTS, COMPONENTS, POSITIONS) for cls in map(registry.get, registry._builtin)}
+BLOCK = re.compile(r"(?<=\n\n)(?: {4}.*(?:\n|$))+")
+
+
+def blocks() -> list[tuple[str, list[str]]]:
+    found = []
+    for module in sorted(MODULES):
+        for block in BLOCK.findall(inspect.getdoc(sys.modules[module]) or ""):
+            lines = [line[4:] for line in block.splitlines()]
+            if is_formula(lines):
+                found.append((f"{module}: {lines[0]}", lines))
+    return found
+
+
+def plain(text: str) -> str:
+    """Return the letters, digits and scripts' contents of a formula, Greek by name."""
+    for name, letter in LETTERS.items():
+        text = text.replace(letter, name)
+    words = {"∑": "sum", "∈": "in", "√": "sqrt"}
+    return "".join(words.get(character, character) for character in text if character.isalnum() or character in words)
+
+
+def test_most_files_have_a_formula() -> None:
+    assert len(blocks()) > 50
+
+
+@pytest.mark.parametrize(("name", "lines"), blocks(), ids=[name for name, _ in blocks()])
+def test_every_word_and_number_of_a_formula_is_typeset_once(name: str, lines: list[str]) -> None:
+    table = ElementTree.fromstring(typeset(lines))
+    roots = len(list(table.iter("msqrt")))
+    shown = plain("".join(table.itertext()))
+    written = plain("".join(lines))
+    assert sorted(shown + "sqrt" * roots) == sorted(written)
+    assert len(list(table.iter("tr"))) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("y = S_(t-1)", "<msub><mi>S</mi><mrow><mi>t</mi>"),
+        ("y = k_t^T", "<msubsup><mi>k</mi><mrow><mi>t</mi></mrow>"),
+        (
+            "y = W_Q,i, x",
+            '<mi mathvariant="normal">Q</mi><mo stretchy="false" movablelimits="false">,</mo><mi>i</mi></mrow></msub>',
+        ),
+        ("y = sqrt(d)", "<msqrt><mi>d</mi></msqrt>"),
+        ("y = alpha_1 * x", "<msub><mi>α</mi><mrow><mn>1</mn></mrow></msub>"),
+        ("y = H^(l)", "<mo>(</mo><mi>l</mi><mo>)</mo>"),
+        ("y = {j in M : 0 <= j}", "∈"),
+        ("y = x          each divided by its length", "<mtext>length</mtext>"),
+    ],
+)
+def test_a_formula_has_scripts_roots_greek_letters_and_text(text: str, expected: str) -> None:
+    assert expected in typeset([text])
+
+
+def test_examples_of_studies_and_code_are_no_formulas() -> None:
+    assert not is_formula(["variant: {name: dense, with: [{name: my.py:cap}]}"])
+    assert not is_formula(["class Mine(Variant):", "    x = y", "    def forward(self, x): ..."])
+
+
+def test_the_gallery_shows_formulas() -> None:
+    sections = {text.partition("\n")[0]: text for text in gallery.variants().split("\n## ")[1:]}
+    assert '<div class="formula">' in sections["gated_delta"] and "S_(t-1)" not in sections["gated_delta"]
