@@ -3,19 +3,20 @@
 Two cells have the same lowest loss, at optima that are equal or lie apart, on curves of equal or different shapes; a verdict of
 better or worse is therefore false. A search chooses the best of four trials of one seed and confirms it with other seeds, as
 studies with ``search`` do. A sweep trains every rate with every seed, extends the grid as studies with ``sweep`` do, and
-compares the fitted optima.
+compares the fitted optima, with the seeds of its list or with one look at each number of seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy
 
 from attnlab.stats import paired
+from attnlab.stats.sequential import Looks
 from attnlab.stats.sweep import CurveProblem, SeedValues, SweptRuns, fit_curves
 from benchmarks.simulation import FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
 
@@ -48,6 +49,7 @@ class RateDesign:
         diverging: Decades above its optimum from which runs of the last cell diverge.
         kink: Curvature above the optimum, in that below, of a parabola; its second derivative jumps there.
         spacing: Decades between two rates of a sweep.
+        last: A sweep is judged at each number of seeds from `seeds` to this one, until it has a verdict; 0: at `seeds` alone.
     """
 
     rates: int
@@ -62,10 +64,12 @@ class RateDesign:
     diverging: float = math.inf
     kink: float = 1.0
     spacing: float = SPACING
+    last: int = 0
 
     def setting(self, group: str) -> Setting:
         """The setting of these studies."""
-        name = f"sweep {self.rates} x {self.seeds}" if self.rates else f"search 4, {self.seeds} seeds"
+        seeds = f"{self.seeds} to {self.last}" if self.last else str(self.seeds)
+        name = f"sweep {self.rates} x {seeds}" if self.rates else f"search 4, {seeds} seeds"
         reason = SEARCHED if not self.rates else ABRUPT if self.lopsided > 1 or self.kink > 1 else ""
         return Setting(group, name, partial(compared_rates, self), reason)
 
@@ -88,7 +92,8 @@ class RateDesign:
     def runs(self, distances: numpy.ndarray, random: numpy.random.RandomState) -> numpy.ndarray:
         """Return the losses of runs at distances from the optimum, distances x seeds; those of diverged runs are infinite."""
         spread = self.spread * self.growth ** numpy.clip(distances, -2, 2)
-        losses = self.losses(distances)[:, None] + spread[:, None] * random.standard_normal((len(distances), self.seeds))
+        seeds = max(self.seeds, self.last)
+        losses = self.losses(distances)[:, None] + spread[:, None] * random.standard_normal((len(distances), seeds))
         return numpy.where((distances >= self.diverging)[:, None], numpy.inf, losses)
 
 
@@ -98,12 +103,10 @@ def compared_rates(design: RateDesign, studies: int, seed: int) -> Mapping[str, 
     compare = _sweep if design.rates else _search
     false = true = judged = 0
     for _ in range(studies):
-        values = compare(design, random)
-        if len(values) < 2:
-            continue
-        judged += 1
-        false += _differs(values[1], values[0])
-        true += _differs({seed: value + EFFECT * design.spread for seed, value in values[1].items()}, values[0])
+        looks = [values for values in compare(design, random) if len(values) == 2]
+        judged += bool(looks)
+        false += any(_differs(values, design) for values in looks)
+        true += any(_differs(values, design, effect=EFFECT * design.spread) for values in looks)
     return {
         "false": Share(false, judged),
         "power": Share(true, judged),
@@ -111,12 +114,15 @@ def compared_rates(design: RateDesign, studies: int, seed: int) -> Mapping[str, 
     }
 
 
-def _differs(cell: SeedValues, baseline: SeedValues) -> bool:
-    difference = paired.difference(cell, baseline)
+def _differs(cells: dict[int, SeedValues], design: RateDesign, *, effect: float = 0.0) -> bool:
+    """Return True when the last cell, with an effect added to its values, is better or worse than the first."""
+    cell = {seed: value + effect for seed, value in cells[1].items()}
+    looks = Looks(design.seeds, design.last) if design.last else None
+    difference = paired.correct([paired.difference(cell, cells[0], looks=looks)])[0]
     return difference is not None and difference.conclusion in ("lower", "higher")
 
 
-def _search(design: RateDesign, random: numpy.random.RandomState) -> dict[int, SeedValues]:
+def _search(design: RateDesign, random: numpy.random.RandomState) -> list[dict[int, SeedValues]]:
     """Search the rate of each cell in four trials of one seed, and return the runs at the rates that were chosen."""
     middle = RANGE / 2 + random.uniform(-RANGE / 4, RANGE / 4)
     values = []
@@ -126,18 +132,27 @@ def _search(design: RateDesign, random: numpy.random.RandomState) -> dict[int, S
         trial_losses = design.losses(trials - optimum) + design.spread * random.standard_normal(len(trials))
         expected = design.losses(trials[trial_losses.argmin()] - optimum)
         values.append(dict(enumerate(expected + design.spread * random.standard_normal(design.seeds))))
-    return dict(enumerate(values))
+    return [dict(enumerate(values))]
 
 
-def _sweep(design: RateDesign, random: numpy.random.RandomState) -> dict[int, SeedValues]:
-    """Sweep both cells over one grid, and return the values at their optima."""
-    return sweep_cells(design, [-design.apart / 2, design.apart / 2], random)
+def _sweep(design: RateDesign, random: numpy.random.RandomState) -> list[dict[int, SeedValues]]:
+    """Sweep both cells over one grid, and return the values at their optima, at each look."""
+    return list(sweep_looks(design, [-design.apart / 2, design.apart / 2], random))
 
 
 def sweep_cells(
     design: RateDesign, optima: Sequence[float], random: numpy.random.RandomState, *, spread: float = 1.0
 ) -> dict[int, SeedValues]:
+    """Sweep cells with all seeds of a design; takes the arguments of `sweep_looks`, and returns its only look."""
+    return next(sweep_looks(design, optima, random, spread=spread))
+
+
+def sweep_looks(
+    design: RateDesign, optima: Sequence[float], random: numpy.random.RandomState, *, spread: float = 1.0
+) -> Iterator[dict[int, SeedValues]]:
     """Sweep cells over one grid, which is extended while a cell's best rate is at its edge or too few of its rates completed.
+
+    The grid of a look is at least that of the look before.
 
     Args:
         design: The grid, the seeds, and the shape of the curves.
@@ -145,17 +160,17 @@ def sweep_cells(
         random: Source of the noise, and of the place of the optima in the grid.
         spread: Standard deviation of a run, in that of the design.
 
-    Returns:
-        Index of each cell with a fitted optimum -> seed -> its value there.
+    Yields:
+        At each look, the index of each cell with a fitted optimum -> seed -> its value there.
     """
     positions = design.spacing * (numpy.arange(design.rates + 2 * EXTENSIONS) - EXTENSIONS - (design.rates - 1) / 2)
     middle = design.spacing * random.uniform(-0.5, 0.5)
     scaled, tables = replace(design, spread=spread * design.spread), []
     for i, optimum in enumerate(optima):
         tables.append(scaled.of_cell(i / (len(optima) - 1)).runs(positions - middle - optimum, random))
-    low, high = EXTENSIONS, EXTENSIONS + design.rates
-    while True:
-        cells = {str(i): _swept_runs(positions[low:high], table[low:high]) for i, table in enumerate(tables)}
+    low, high, seeds = EXTENSIONS, EXTENSIONS + design.rates, design.seeds
+    while seeds <= max(design.seeds, design.last):
+        cells = {str(i): _swept_runs(positions[low:high], table[low:high, :seeds]) for i, table in enumerate(tables)}
         curves = fit_curves(cells, direction="min")
         problems = {curve.problem for curve in curves.values()}
         if CurveProblem.LARGEST_TRIED in problems and high < len(positions):
@@ -163,7 +178,8 @@ def sweep_cells(
         elif problems & {CurveProblem.SMALLEST_TRIED, CurveProblem.TOO_FEW_VALUES} and low > 0:
             low -= 1
         else:
-            return {int(name): curve.values for name, curve in curves.items() if curve.problem is None}
+            yield {int(name): curve.values for name, curve in curves.items() if curve.problem is None}
+            seeds += 1
 
 
 def _swept_runs(positions: numpy.ndarray, losses: numpy.ndarray) -> SweptRuns:
@@ -174,7 +190,7 @@ def _swept_runs(positions: numpy.ndarray, losses: numpy.ndarray) -> SweptRuns:
     return SweptRuns(values, scores, {rate: len(row) for rate, row in table.items() if rate not in values})
 
 
-GRIDS = ((3, 3), (3, 5), (3, 10), (5, 3), (5, 5), (5, 10))
+GRIDS = ((3, 3, 0), (3, 5, 0), (3, 10, 0), (5, 3, 0), (5, 5, 0), (5, 10, 0), (5, 3, 12))  # rates, seeds, last
 SHAPES = {  # group -> fields of its designs
     "equal curves": {},
     "equal curves, 0.2 decades apart": {"apart": APART},
@@ -201,7 +217,11 @@ SHAPES = {  # group -> fields of its designs
 
 def settings() -> list[Setting]:
     """Return the simulated settings, the hardest first."""
-    swept = [RateDesign(*grid, **shape).setting(group) for group, shape in reversed(SHAPES.items()) for grid in GRIDS]
+    swept = [
+        RateDesign(rates, seeds, last=last, **shape).setting(group)
+        for group, shape in reversed(SHAPES.items())
+        for rates, seeds, last in GRIDS
+    ]
     searched = {"a search, equal optima": 0.0, "a search, optima 0.2 decades apart": APART}
     return swept + [RateDesign(0, n, apart=apart).setting(group) for group, apart in searched.items() for n in (5, 12, 30)]
 
@@ -210,17 +230,18 @@ SWEEPS = Simulation(
     "learning-rates",
     "The choice of the learning rate",
     f"""\
-Two cells with the same lowest loss; any verdict of better or worse is false. “Sweep 3 x 5” trains 3 rates, half a decade apart,
-with 5 seeds. The grid is extended while the best rate of a cell is at its edge, or fewer than 4 rates of a cell completed, and
-the optima of the curves are compared. The optima lie at any place between two rates. Curves are parabolas, or lopsided: the
-loss a decade above the optimum is twice that a decade below. “Curvature x2”: the curve of one cell is twice as steep as that of
-the other, as after the removal of a layer. At “very lopsided”, it is four times that. “Kink”: a parabola with twice the
-curvature above its optimum. “Unequally lopsided”: the curve of one cell is three times as lopsided. The spread of a run is 4 %
-of the loss one decade from the optimum (10 % where stated), and grows with the rate where stated. “Diverging”: runs of one cell
-diverge from that distance above its optimum on. “Search 4, 5 seeds” chooses the best of four trials of one seed in each cell
-(the trials of Optuna's QMCSampler, over two decades) and compares 5 other seeds at the chosen rates. There is no verdict where
-no extension encloses the optimum, or the curve has no minimum below the diverged rates. Power: true differences of {EFFECT:g}
-standard deviations of a run.""",
+Two cells with the same lowest loss; any verdict of better or worse is false. “Sweep 3 x 5” trains 3 rates, half a decade
+apart, with 5 seeds, “sweep 5 x 3 to 12” as many as a verdict needs, with a look at each number. The grid is extended while
+the best rate of a cell is at its edge, or fewer than 4 rates of a cell completed, and the optima of the curves are compared.
+The optima lie at any place between two rates. Curves are parabolas, or lopsided: the loss a decade above the optimum is
+twice that a decade below. “Curvature x2”: the curve of one cell is twice as steep as that of the other, as after the removal
+of a layer. At “very lopsided”, it is four times that. “Kink”: a parabola with twice the curvature above its optimum.
+“Unequally lopsided”: the curve of one cell is three times as lopsided. The spread of a run is 4 % of the loss one decade
+from the optimum (10 % where stated), and grows with the rate where stated. “Diverging”: runs of one cell diverge from that
+distance above its optimum on. “Search 4, 5 seeds” chooses the best of four trials of one seed in each cell (the trials of
+Optuna's QMCSampler, over two decades) and compares 5 other seeds at the chosen rates. There is no verdict where no extension
+encloses the optimum, or the curve has no minimum below the diverged rates. Power: true differences of {EFFECT:g} standard
+deviations of a run.""",
     settings=settings(),
     quantities=(FALSE, POWER, Quantity("no verdict", "studies without a verdict", Kind.FALSE)),
     studies=3_000,

@@ -132,9 +132,8 @@ def _print_most_seeds(plan: Plan, pace: Pace) -> None:
 
     whole = with_seeds(plan, list(range(most)))
     time = format_duration(whole.train_flops / pace.tflops / pace.workers / 1e12)
-    print_text(
-        f"Seeds are added to inconclusive comparisons, up to {most} per cell: at most {count(whole.total, 'run')}, {time}."
-    )
+    added_to = "all cells while a comparison is inconclusive" if plan.study.sweep else "inconclusive comparisons"
+    print_text(f"Seeds are added to {added_to}, up to {most} per cell: at most {count(whole.total, 'run')}, {time}.")
 
 
 def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -> None:

@@ -198,7 +198,8 @@ class StudyConfig(Section):
     )
     max_seeds: Count | None = Field(
         default=None,
-        description="add seeds one at a time to inconclusive comparisons, up to this number; null: train the seeds as listed",
+        description="add seeds one at a time to inconclusive comparisons, with a sweep to all cells, up to this number; null: "
+        "train the seeds as listed",
     )
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
@@ -368,9 +369,6 @@ def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
 
 def check_added_seeds(study: StudyConfig, most: int, *, place: str) -> None:
     """Raise ``UserError`` at ``place`` unless seeds can be added to a study, up to ``most`` in all."""
-    if study.sweep is not None:
-        message = "expected no 'sweep': with another seed the grid of a sweep may grow; list the seeds in the study file"
-        raise UserError(message, place)
     if study.factors:
         message = "expected no 'factors': the effects of a design are estimated from equally many seeds in all of its cells"
         raise UserError(message, place)

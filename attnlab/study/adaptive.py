@@ -1,6 +1,7 @@
 """Adaptive seeds: run, judge the verdicts, and add a seed to every cell with an inconclusive verdict.
 
-A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.predict`).
+A cell that would most likely still be inconclusive with all of its seeds receives no more (`attnlab.stats.predict`). In a
+study with a sweep, all cells receive the seed: a further seed may extend the grid, which all cells share.
 
 The rule depends on finished runs alone, in the order of the looks. Therefore rerunning the command resumes, several
 parents on one storage make the same plan, and the report, which reads the looks from the study's experiment, reaches the
@@ -61,9 +62,9 @@ def run_until_conclusive(
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
     A cell with a conclusive verdict gets no more seeds, and neither does a futile one, which would most likely remain
-    inconclusive; the baseline of another cell gets the same seeds as it. New seeds follow the largest of the study's (of
-    a searched study: of ``confirm.seeds``). With ``only``, the chosen cells are compared with what is finished, and get seeds
-    if their baseline is chosen, too.
+    inconclusive; the baseline of another cell gets the same seeds as it. With a sweep, all cells get the seeds, because they
+    share a grid. New seeds follow the largest of the study's (of a searched study: of ``confirm.seeds``). With ``only``, the
+    chosen cells are compared with what is finished, and get seeds if their baseline is chosen, too.
 
     Args:
         run: trains the seeds of a round: ``attnlab.study.run.run``.
@@ -75,7 +76,7 @@ def run_until_conclusive(
         The result with the runs of all looks, and these looks, which the verdicts must be corrected for.
 
     Raises:
-        UserError: the study has a sweep, no baseline, or more than ``max_seeds`` seeds; ``futility`` is no probability; and as
+        UserError: the study has factors, no baseline, or more than ``max_seeds`` seeds; ``futility`` is no probability; and as
             ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
@@ -96,7 +97,7 @@ def run_until_conclusive(
         rows |= {row.name: row for row in result.rows}
         first = max(2, len(plan.seeds))
         announce_looks(plan.study.study, first, max(first, max_seeds), root)
-        whole = with_seeds(plan, part.seeds)
+        whole = replace(with_seeds(plan, part.seeds), sweep_extensions=result.plan.sweep_extensions)
         everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
         with log_to((display or ProgressDisplay()).print):
             undecided, history = _take_look(everything, max_seeds, root, selected=selected, futility=futility)
@@ -104,7 +105,7 @@ def run_until_conclusive(
                 return everything, history
             open_cells = ", ".join(dict.fromkeys(row.name for row in undecided))
             logger.info("%d seeds, still inconclusive: %s", len(part.seeds), open_cells)
-        names = {name for row in undecided for name in (row.name, row.baseline)}
+        names = selected if plan.study.sweep else {name for row in undecided for name in (row.name, row.baseline)}
         part = with_seeds(plan, [*part.seeds, next_seed(plan, part.seeds)])
         part = replace(part, cells=[cell for cell in plan.cells if cell.name in names])
 

@@ -168,7 +168,6 @@ def test_a_study_with_seeds_auto_adds_them_by_itself(root: Path) -> None:
     [
         ({"baseline": None}, "expected a 'baseline'"),
         ({"max_seeds": 2}, "expected at least the 3 seeds"),
-        ({"sweep": {"train.lr": [1e-4, 1e-3, 1e-2]}}, "expected no 'sweep'"),
     ],
 )
 def test_seeds_auto_needs_verdicts_that_seeds_can_be_added_for(changes: dict[str, Any], expected: str) -> None:
@@ -189,3 +188,47 @@ def test_studies_that_cannot_become_conclusive_are_refused(root: Path, changes: 
     most = {"max_seeds": changes.pop("max_seeds", 5), "futility": changes.pop("futility", 0.1)}
     with pytest.raises(UserError, match=expected):
         adaptive.run_until_conclusive(plan(asked() | changes), run=run, root=root, **most)
+
+
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+def swept_grid(root: Path) -> dict[str, set[tuple[float, int]]]:
+    """Return the learning rates and seeds of each cell's runs."""
+    grid: dict[str, set[tuple[float, int]]] = {}
+    for row in load_runs("small", root).to_dict("records"):
+        grid.setdefault(row["cell"].split()[0], set()).add((row["train.lr"], row["seed"]))
+    return grid
+
+
+def test_seeds_are_added_to_all_cells_of_a_sweep_which_share_its_grid(root: Path) -> None:
+    """With seed 3, the best value of no_wo is the smallest: the grid grows in every cell and for every seed."""
+    grid = {**GRID, "variant": ["dense", "no_wo", "wide"]}
+    options = {"grid": grid, "sweep": {"train.lr": list(RATES)}, "fate": "swept_and_settling", "max_seeds": 5, "margin": 0.001}
+    before, looks, lines = go(root, **options)
+    assert looks == Looks(3, 5) and lines == [f"{n} seeds, still inconclusive: no_wo learned" for n in (3, 4)]
+    kinds = {name: row.verdict.kind for name, row in before.items() if row.verdict}
+    assert kinds == {"dense": "baseline", "no_wo": "inconclusive", "wide": "worse"}
+    grids = swept_grid(root)
+    rates = {rate for rate, _ in grids["no_wo"]}
+    assert min(rates) < min(RATES) and {*RATES} < rates, "it was extended below"
+    assert all(runs == {(rate, seed) for rate in rates for seed in range(5)} for runs in grids.values())
+    reported = report_of(root)
+    assert {name: (row.value, row.verdict) for name, row in reported.items()} == {
+        name: (row.value, row.verdict) for name, row in before.items()
+    }
+    count = len(trained(root))
+    after, looks, _ = go(root, **options)
+    assert after == before and looks == Looks(3, 5) and len(trained(root)) == count == 3 * 5 * len(rates)
+
+
+def test_a_sweep_that_does_not_enclose_an_optimum_gets_no_more_seeds(root: Path) -> None:
+    sweep = {"train.lr": [0.4, 0.8, 1.6], "extensions": 1}
+    cells, _, lines = go(root, "swept", grid={**GRID, "variant": ["dense", "wide"]}, sweep=sweep, max_seeds=5)
+    verdict = cells["wide"].verdict
+    assert verdict is not None and verdict.reason is Reason.NO_OPTIMUM
+    assert not any("still inconclusive" in line for line in lines) and {seed for _, seed in swept_grid(root)["wide"]} == {
+        0,
+        1,
+        2,
+    }

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, Run, plan
-from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
@@ -234,9 +232,3 @@ def test_the_records_of_a_part_of_a_study_keep_the_other_cells(root: Path) -> No
         **crossed(LOWEST, LOW, MIDDLE, HIGH, 0.0322, cells=("dense",)),
         **crossed(LOWEST, LOW, MIDDLE, HIGH, cells=("no_wo",)),
     }
-
-
-def test_adaptive_seeds_and_a_sweep_exclude_each_other(root: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        run_until_conclusive(swept(LOW, MIDDLE, HIGH), run=run, root=root)
-    assert caught.value.where == "--until-conclusive" and "sweep" in caught.value.message

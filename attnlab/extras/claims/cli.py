@@ -94,7 +94,7 @@ def _has_enough_seeds(claim: Claim, plan: Plan) -> bool:
         return True
     try:
         require_seeds_can_be_added(plan, max_seeds=MAX_SEEDS)
-    except UserError:  # a sweep, a design, or no baseline
+    except UserError:  # a design, or no baseline
         return True
     return False
 
