@@ -36,6 +36,8 @@ TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|\.{2,3}|<=|>=|->|<-|\|\||\S")
 RELATION = re.compile(r"^(.*?)\s+((?:=|<-|->)\s.*)$")
 ALIGNMENT = re.compile(r" {2,}(?=(?:=|<-|->)\s)")
 GAP = re.compile(r" {5,}")
+BASE = "|".join(("[A-Za-z]", *LETTERS, "dim", "head", "sum"))
+IN_TEXT = re.compile(rf"(?<![\w/`*:])(?:{BASE})~?'?(?:[_^](?:\([^()\n]*\)|[A-Za-z0-9]+(?:,[A-Za-z0-9]+)*))+(?![\w`])")
 QUAD, WORD, THIN = (f'<mspace width="{width}em"/>' for width in (1.5, 0.3, 0.15))
 
 
@@ -65,6 +67,12 @@ def typeset(lines: list[str]) -> str:
     """Return the lines of a formula as an HTML table of MathML."""
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _columns(line))}</tr>" for line in lines)
     return f'<div class="formula"><table>{rows}</table></div>'
+
+
+def typeset_text(text: str) -> str:
+    """Return a text with its symbols, for example W_Q and d^2, as MathML; literals in backquotes stay as they are."""
+    parts = text.split("``")
+    return "``".join(part if i % 2 else IN_TEXT.sub(lambda match: _math(match[0]), part) for i, part in enumerate(parts))
 
 
 def _columns(line: str) -> Iterator[str]:

@@ -11,9 +11,10 @@ from attnlab.config.axes import text
 from attnlab.field_names import statements
 from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS, Registry, options_of, source
 from docgen import patterns
-from docgen.formulas import is_formula, typeset
+from docgen.formulas import is_formula, typeset, typeset_text
 from docgen.links import ROOT
 
+BLOCK = re.compile(r"(?<=\n\n)((?: {4}.*(?:\n|$))+)")  # an indented one
 PARAGRAPHS = ("Departures from the paper", "Cost:", "Glossary:")  # of a module's docstring
 HEAD = """# {title}
 
@@ -112,17 +113,19 @@ def _page(title: str, intro: str, registry: Registry, facts: Callable[[type], di
 
 def _description(cls: type) -> str:
     """Return the docstring of a class's file as Markdown: formulas are indented there, closing remarks are paragraphs here."""
-    docstring = re.sub(r"(?<=\n\n)(?: {4}.*(?:\n|$))+", _formula, inspect.getdoc(sys.modules[cls.__module__]) or "")
+    docstring = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    blocks = BLOCK.split(docstring)
+    docstring = "".join(_formula(text) if i % 2 else typeset_text(text) for i, text in enumerate(blocks))
     for word in PARAGRAPHS:
         docstring = docstring.replace(f"\n{word}", f"\n\n{word}")
     docstring = re.sub(r"^(Departures from the papers?|Cost|Glossary):", r"**\1.**", docstring, flags=re.MULTILINE)
     return re.sub(r"``(.+?)``", r"`\1`", docstring)
 
 
-def _formula(block: re.Match[str]) -> str:
+def _formula(block: str) -> str:
     """Return an indented block as HTML if it is a formula, else as it is."""
-    lines = [line[4:] for line in block[0].splitlines()]
-    return f"{typeset(lines)}\n" if is_formula(lines) else block[0]
+    lines = [line[4:] for line in block.splitlines()]
+    return f"{typeset(lines)}\n" if is_formula(lines) else block
 
 
 def in_a_study(kind: str, name: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Formulas of docstrings are typeset: nothing is lost, and scripts, relations and text are told apart."""
 
 import inspect
-import re
 import sys
 from xml.etree import ElementTree
 
@@ -9,16 +8,15 @@ import pytest
 
 from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from docgen import gallery
-from docgen.formulas import LETTERS, is_formula, typeset
+from docgen.formulas import LETTERS, is_formula, typeset, typeset_text
 
 MODULES = {cls.__module__ for registry in (VARIANTS, COMPONENTS, POSITIONS) for cls in map(registry.get, registry._builtin)}
-BLOCK = re.compile(r"(?<=\n\n)(?: {4}.*(?:\n|$))+")
 
 
 def blocks() -> list[tuple[str, list[str]]]:
     found = []
     for module in sorted(MODULES):
-        for block in BLOCK.findall(inspect.getdoc(sys.modules[module]) or ""):
+        for block in gallery.BLOCK.findall(inspect.getdoc(sys.modules[module]) or ""):
             lines = [line[4:] for line in block.splitlines()]
             if is_formula(lines):
                 found.append((f"{module}: {lines[0]}", lines))
@@ -75,3 +73,9 @@ def test_examples_of_studies_and_code_are_no_formulas() -> None:
 def test_the_gallery_shows_formulas() -> None:
     sections = {text.partition("\n")[0]: text for text in gallery.variants().split("\n## ")[1:]}
     assert '<div class="formula">' in sections["gated_delta"] and "S_(t-1)" not in sections["gated_delta"]
+
+
+def test_symbols_in_a_text_are_typeset_and_literals_and_names_are_not() -> None:
+    text = typeset_text("With ``short_conv`` c and ``W_Q x``, W_Q,i has dim^2 weights: alpha_t, not state_dicts or a/b_c.")
+    assert text.count("<math>") == 3 and "``short_conv``" in text and "``W_Q x``" in text
+    assert "state_dicts or a/b_c." in text and "<mi>α</mi>" in text and "<mn>2</mn>" in text
