@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the report of the study wo-cpu-enwik8 again. Run it in an empty folder or a checkout.
-git checkout 8a56c24de731
+git checkout 8fa39876a607
 mkdir -p ablations
 cat > ablations/wo-cpu-enwik8.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
@@ -26,8 +26,8 @@ grid:
   variant: [dense, no_wo, {name: no_wo, match: params}]
 
 over: {train.steps: [150, 450, 1350]}
-sweep: {train.lr: [4e-3, 6.3e-3, 1e-2, 1.6e-2, 2.5e-2]}
-seeds: [0, 1, 2]
+sweep: {train.lr: [6.3e-3, 1e-2, 1.6e-2, 2.5e-2]}
+seeds: 0-7
 baseline: {variant: dense}
 metric: bits_per_byte
 margin: 0.02
