@@ -30,4 +30,6 @@ claim:
   direction: better
 END_OF_STUDY_FILE
 attnlab run S06.yaml
+attnlab run ablations/claims/S06.yaml --only layers=dense,qk_norm --seeds 8-19 --workers 2 --no-report
+attnlab run ablations/claims/S06.yaml --seeds 0-19 --only layers=dense,qk_norm --workers 2 --no-report
 attnlab report rotary-attention
