@@ -300,7 +300,9 @@ def test_the_picture_shows_the_differences_with_the_published_ones(cases: list[A
     write_page(tmp_path, [sized, sized, sized, far])
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count(">S06 forget_gate<") == 3 and "difference in bits per byte" in page and "too far: S06" in page
-    assert f"{sized.ruling.evidence[0].mean:.4f}, upheld" in page and "S06 far" not in page and page.count("<circle") == 3, "a ring for each published size"
+    assert f"{sized.ruling.evidence[0].mean:.4f}, upheld" in page and "S06 far" not in page and page.count("<circle") == 3, (
+        "a ring for each published size"
+    )
     write_page(tmp_path, [sized, sized])
     assert "<svg" not in (tmp_path / "index.html").read_text(encoding="utf-8"), "too few for a picture"
 
