@@ -16,7 +16,7 @@ from attnlab.config.question import OF_DIFFERENCES, ClaimConfig, Direction, Esti
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds
-from attnlab.extras.claims.court import Claim, describe_statement, judge, read_claims
+from attnlab.extras.claims.court import MAX_SEEDS, Claim, describe_statement, judge, read_claims
 from attnlab.extras.claims.page import _ability, summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
@@ -313,9 +313,20 @@ def test_the_page_says_where_the_cost_of_more_seeds_is_the_reason(
     (case,) = [case for case in cases if case.claim.id == "N05"]
     write_page(tmp_path, [case])
     assert "- N05: 3 seeds took 56 min" in (tmp_path / "README.md").read_text(encoding="utf-8")
-    monkeypatch.setattr("attnlab.extras.claims.page.BUDGET", 60)
+    monkeypatch.setattr("attnlab.extras.claims.page.BUDGET", 600)
     write_page(tmp_path, [case])
     assert "seeds took" not in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_claim_that_is_not_settled_has_all_seeds_or_a_cost_as_the_reason(cases: list[Any], tmp_path: Path) -> None:
+    write_page(tmp_path, cases)
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    is_open = [case for case in cases if case.ruling is not None and not case.is_settled]
+    fewest = {case.claim.id: min(one.seeds for one in case.ruling.evidence) for case in is_open}
+    assert len(fewest) > 5
+    assert not [
+        name for name, seeds in fewest.items() if seeds < MAX_SEEDS and f"- {name}: " not in page.partition("## Not settled")[2]
+    ]
 
 
 def test_the_page_lists_published_figures_and_what_contradicts_them(cases: list[Any], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
-from attnlab.extras.claims.court import Case
+from attnlab.extras.claims.court import MAX_SEEDS, Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.plots.rows import ForestRow, forest_plot
 from attnlab.report.render import render
@@ -19,7 +19,7 @@ from attnlab.report.wording import count, format_metric, metric_name
 COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
 FAR = 12  # times the median difference: a row that would leave no room for the others
 FEW = 3  # fewer rows are no picture
-BUDGET, ENOUGH = 20, 5  # minutes of a claim; seeds in each cell after which the cost is no reason to stop
+BUDGET = 20  # minutes of a claim
 HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
@@ -89,7 +89,7 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
     beside = [(case.claim.id, "; ".join(map(_ability, case.abilities))) for case in cases if case.abilities]
     lists.append(("The same changes and abilities: differences from the baseline", beside))
     costly = [(case.claim.id, f"{_seeds(case)} took {_minutes(case)}") for case in cases if _is_costly(case)]
-    lists.append((f"Not settled: more seeds would take longer than the {BUDGET} minutes that a claim may take", costly))
+    lists.append((f"Not settled: {MAX_SEEDS} seeds would take longer than the {BUDGET} minutes of a claim", costly))
     return [(title, texts) for title, texts in lists if texts]
 
 
@@ -188,10 +188,11 @@ def _minutes(case: Case) -> str:
 
 
 def _is_costly(case: Case) -> bool:
-    """Return True for a claim that few seeds left open because they took longer than a claim may take."""
+    """Return True for a claim that is open because as many seeds as a claim may have would take longer than it may take."""
     if case.ruling is None or case.ruling.kind is not RulingKind.NOT_SETTLED:
         return False
-    return min(one.seeds for one in case.ruling.evidence) < ENOUGH and _seconds(case) > 60 * BUDGET
+    seeds = min(one.seeds for one in case.ruling.evidence)
+    return seeds < MAX_SEEDS and _seconds(case) * MAX_SEEDS / seeds > 60 * BUDGET
 
 
 def _seconds(case: Case) -> float:
