@@ -27,6 +27,7 @@ SIGNS = {
     "...": "…",
     "..": "…",
     "||": "∥",
+    "'": "′",
     "in": "∈",
     "sum": "∑",
 }
@@ -58,9 +59,12 @@ class Token:
         return self.text[0].isalpha()
 
 
+END = Token(" ", 0)  # after the last one
+
+
 def is_formula(lines: list[str]) -> bool:
     """Return True for a formula, and False for an example of code."""
-    return RELATION.match(lines[0]) is not None and not any("(self" in line for line in lines)
+    return RELATION.match(lines[0]) is not None
 
 
 def typeset(lines: list[str]) -> str:
@@ -101,17 +105,17 @@ class _Parser:
 
     @property
     def next(self) -> Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else Token(" ", 0)
+        return self.tokens[self.at] if self.at < len(self.tokens) else END
 
     def take(self) -> Token:
         token = self.next
         self.at += 1
         return token
 
-    def rest(self, end: str = " ") -> str:
+    def rest(self, end: str = END.text) -> str:
         """Convert tokens up to a closing one, or to the end."""
         parts: list[str] = []
-        while self.next.text not in (end, " "):
+        while self.next.text not in (end, END.text):
             spaces, before, part = self.next.spaces, parts[-1] if parts else "", self.scripted()
             if before and spaces:
                 is_text = "<mtext>" in (before[:7], part[:7])
@@ -129,7 +133,7 @@ class _Parser:
             elif mark == "^":
                 above += self.script()
             elif mark == "'":
-                above += _sign("′")
+                above += _sign(SIGNS[mark])
             else:
                 base = f'<mover>{base}<mo stretchy="false">~</mo></mover>'
         below, above = (f"<mrow>{script}</mrow>" if script else "" for script in (below, above))
@@ -172,25 +176,20 @@ class _Parser:
         return len(before) == 1 and before.isalpha() and self.next.text[0].isupper()
 
     def script(self) -> str:
-        """Convert a script: a group, or words, numbers and signs without spaces, also behind commas."""
+        """Convert a script: a group, or words, numbers and primes without spaces, also behind commas."""
         if self.next.text in ("(", "{"):
-            opening = self.take().text
-            content, closed = self.group(CLOSING[opening]), self.tokens[self.at - 2]
-            is_index = opening == "(" and len(closed.text) == 1 and self.tokens[self.at - 3].text == "("
-            return f"<mo>(</mo>{content}<mo>)</mo>" if is_index and closed.is_word else content
+            opening, start = self.take().text, self.at
+            content = self.group(CLOSING[opening])
+            is_index = opening == "(" and self.at == start + 2 and self.tokens[start].is_word  # as in H^(l)
+            return f"{_sign('(')}{content}{_sign(')')}" if is_index else content
         parts = [self.in_script()]
-        while self.next.spaces == 0:
-            following = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else Token(" ", 1)
-            if self.next.text == "," and following.spaces == 0 and following.text != " ":
-                parts.append(_sign(self.take().text))
-            elif self.next.text == "'":
-                self.take()
-                parts.append(_sign("′"))
-                continue
-            elif not self.next.text.isalnum():
-                break
+        while self.next.spaces == 0 and (self.next.text.isalnum() or self.next.text == "'" or self.is_comma_in_script()):
             parts.append(self.in_script())
         return "".join(parts)
+
+    def is_comma_in_script(self) -> bool:
+        """Return True for a comma without a space behind it, as in W_Q,i."""
+        return self.next.text == "," and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].spaces == 0
 
     def in_script(self) -> str:
         token = self.take()

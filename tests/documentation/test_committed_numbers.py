@@ -383,7 +383,7 @@ CLAIMS = [
     ),
     Claim(
         SYSTEMS,
-        "by # ± # after # steps; after # steps # ± # are left",
+        "better by # ± # after # steps, but not shown to be after # (# ± #)",
         lambda: (*gain(ENWIK8, "no_wo match=params steps=450"), 450, 1350, *gain(ENWIK8, "no_wo match=params steps=1350")),
     ),
     Claim(SYSTEMS, "FLOPs, # TFLOP a run", lambda: (flops(GPT2).mean(),)),

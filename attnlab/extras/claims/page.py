@@ -188,7 +188,7 @@ def _minutes(case: Case) -> str:
 
 
 def _is_costly(case: Case) -> bool:
-    """Return True for a claim that is open because as many seeds as a claim may have would take longer than it may take."""
+    """Return True for a claim that is not settled because `MAX_SEEDS` seeds would take longer than `BUDGET`."""
     if case.ruling is None or case.ruling.kind is not RulingKind.NOT_SETTLED:
         return False
     seeds = min(one.seeds for one in case.ruling.evidence)
