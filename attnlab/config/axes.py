@@ -77,7 +77,9 @@ def labels(values: Sequence[Any], *, axis: str = "") -> list[Label]:
 
 
 def label_text(label: Any) -> str:
-    """Return a label as it is compared: MLflow returns params as text."""
+    """Return a label as it is compared: equal numbers have one text, because a column with 0 and 0.1 has 0.0."""
+    if isinstance(label, float) and label.is_integer() and abs(label) < 2**53:
+        label = int(label)
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

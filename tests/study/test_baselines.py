@@ -116,6 +116,19 @@ def test_several_baselines_from_the_file_to_the_record(tmp_path: Path, capsys: p
     assert again.baselines == result.plan.study.baselines
 
 
+@pytest.mark.parametrize("values", [[0, 0.1], [0.0, 0.1], [1, 2.5]])
+def test_a_baseline_among_whole_numbers_and_fractions_is_found_in_the_record(values: list[float], tmp_path: Path) -> None:
+    """A column of a table with 0 and 0.1 has 0.0."""
+    axis = "train.weight_decay"
+    baseline = {axis: values[0]}
+    result = go(tmp_path, grid={"variant": ["dense"], axis: values}, baseline=baseline, control=baseline | {axis: values[1]})
+    records = load_runs("small", tmp_path)
+    spec = load_study_info(records, root=tmp_path).spec
+    cells = summarize_cells(records.to_dict("records"), spec)  # type: ignore[arg-type]
+    assert [cell.baseline for cell in cells] == ["", result.plan.cells[0].name]
+    assert [spec.is_control(cell.axes) for cell in cells] == [False, True]
+
+
 def test_costs_are_matched_to_the_first_baseline() -> None:
     grid = {"variant": ["dense", "wide", {"name": "no_wo", "match": "params"}], "position": ["learned"]}
     cells = plan(study(grid=grid, baseline=[{"variant": "dense"}, {"variant": "wide"}])).cells
