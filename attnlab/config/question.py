@@ -179,7 +179,7 @@ class ClaimConfig(Section):
     abilities: str = Field(
         default="",
         max_length=100,
-        description="the name of a study of abilities that has cells with the same values, for the page",
+        description="the name of a report on abilities, of one study or several, which has the same cells or effects",
     )
     scatter: float | None = Field(
         default=None,

@@ -79,7 +79,7 @@ class Case:
         pages: The pages of the study, one for each task; empty without results.
         folder: The folder of the study's report; None without one.
         remarks: What a reader has to know of the way in which the claim was stated.
-        abilities: What the same cells score in the study of abilities that the claim names.
+        abilities: What the same cells score in the studies of abilities that the claim names, by the names of their tasks.
     """
 
     claim: Claim
@@ -149,7 +149,11 @@ def judge(claim: Claim, reports: Path = REPORTS) -> Case:
         return Case(claim)
     pages, abilities = _read_pages(folder), find_report(claim.config.abilities, reports)
     evidence = [one for page in pages for one in _evidence(claim.config, page)]
-    beside = [one for page in _read_pages(abilities) for one in _evidence(claim.config, page)]
+    beside = [
+        replace(one, name=str(page.records[0]["task"]))
+        for page in _read_pages(abilities)
+        for one in _evidence(claim.config, page)
+    ]
     return Case(claim, rule(claim.config, evidence), pages, folder, tuple(describe_statement(claim, pages)), tuple(beside))
 
 

@@ -94,9 +94,8 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _ability(one: Evidence) -> str:
-    task, _, _ = one.name.partition(":")
     differs = one.outcome == "equivalent" and one.low is not None and one.high is not None and one.low * one.high > 0
-    return f"{task}: {measured([one])}, {'different by less than the margin' if differs else one.outcome}"
+    return f"{one.name}: {measured([one])}, {'different by less than the margin' if differs else one.outcome}"
 
 
 def _remarks(cases: Iterable[Case]) -> list[str]:
