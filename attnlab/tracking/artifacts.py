@@ -4,6 +4,7 @@
 - The weights of the runs that others start from are artifacts, so that machines without a common folder of runs share them.
 - Reference scores (chance, gzip, n-grams, ...) are tags of the experiment. They are not runs: they have no seed, variant or
   curve, and code that lists runs need not exclude them.
+- The model of a completed run is a logged model of MLflow, which names the file of its weights.
 - Attention maps are an artifact of a run, with a tag that says whether the run has any.
 - The report is an MLflow run named ``report`` in the study's experiment, because MLflow has no artifacts of an experiment.
   ``client.search_runs`` excludes it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 import zipfile
@@ -35,13 +37,14 @@ if TYPE_CHECKING:
     import numpy
     import pandas
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput
+    from mlflow.entities import DatasetInput, LoggedModel
     from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Run
 
 FILES = ("model.safetensors", "config.json", "result.json")  # the last one is written last, as by the run itself
 ARTIFACTS = "weights"  # folder of the artifacts
+WEIGHTS_TAG = "attnlab.weights"  # of a logged model: the file of its weights, relative to the runs folder
 ORIGIN = "fetched_from"  # file in a run's folder: the id of the MLflow run that its weights were fetched from
 SPLITS = ("train", "valid", "test")
 DIGEST_LIMIT = 36  # characters of a data set's digest in MLflow
@@ -251,6 +254,36 @@ def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:
     """Attach the weights, the configuration and the result of a run to its record, if it left weights."""
     for name in FILES if (folder / FILES[0]).is_file() else ():
         client.log_artifact(run_id, str(folder / name), ARTIFACTS)
+
+
+def log_model(client: MlflowClient, record: Record, folder: Path) -> None:
+    """Make the model of a run a logged model of MLflow, if the run left weights. A repeated call changes nothing.
+
+    Args:
+        record: of the run.
+        folder: of the run. The weights stay there; a tag of the model names their file, relative to the runs folder.
+    """
+    from mlflow.entities import LoggedModelOutput
+
+    weights = folder / FILES[0]
+    if not weights.is_file() or (record.outputs and record.outputs.model_outputs):  # linked last
+        return
+    models = logged_models(client, record)
+    model = models[0] if models else client.create_logged_model(
+        record.info.experiment_id,
+        re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name)),  # MLflow allows no / : . % or quotes
+        source_run_id=record.info.run_id,
+        tags={WEIGHTS_TAG: weights.relative_to(folder.parent.parent).as_posix()},
+        params=dict(record.data.params),
+        model_type="attnlab",
+    )  # fmt: skip
+    client.finalize_logged_model(model.model_id, "READY")
+    client.log_outputs(record.info.run_id, [LoggedModelOutput(model.model_id, step=0)])  # a link on the page of the run
+
+
+def logged_models(client: MlflowClient, record: Record) -> list[LoggedModel]:
+    """Return the logged models of a run: one, or none."""
+    return list(client.search_logged_models([record.info.experiment_id], f"source_run_id = '{record.info.run_id}'"))
 
 
 def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:

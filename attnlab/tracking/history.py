@@ -22,6 +22,7 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import Subject
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError, nearest
+from attnlab.tracking.artifacts import FILES, WEIGHTS_TAG, logged_models
 from attnlab.tracking.attempts import CHAIN_TAG, REDONE_TAG
 from attnlab.tracking.client import log_batch, search_runs, search_studies
 from attnlab.tracking.experiment import find_or_create
@@ -265,6 +266,8 @@ def delete_record(client: MlflowClient, record: Record) -> None:
     if record.info.status == "RUNNING":  # its parent is dead
         client.set_terminated(record.info.run_id, "KILLED")
     client.delete_run(record.info.run_id)
+    for model in logged_models(client, record):
+        client.delete_logged_model(model.model_id)
 
 
 def withdraw_record(client: MlflowClient, record: Record, *, folder: str) -> None:
@@ -283,3 +286,5 @@ def withdraw_record(client: MlflowClient, record: Record, *, folder: str) -> Non
         "attnlab.folder": folder,
     }
     log_batch(client, record.info.run_id, tags=tags)
+    for model in logged_models(client, record):
+        client.set_logged_model_tags(model.model_id, {WEIGHTS_TAG: f"{folder}/{FILES[0]}"})

@@ -21,7 +21,7 @@ from attnlab._util.patience import response_timeout
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import ITEMS_TAG, log_run_inputs, log_weights, write_reference_scores
+from attnlab.tracking.artifacts import ITEMS_TAG, log_model, log_run_inputs, log_weights, write_reference_scores
 from attnlab.tracking.attempts import (
     CHAIN_TAG,
     QUESTIONS_TAG,
@@ -365,8 +365,8 @@ class Tracker:
         self._submit(run_id, self._raw.log_text, run_id, content.encode("utf8", "backslashreplace").decode("utf8"), name)
 
     def log_file(self, run_id: str, path: Path) -> None:
-        """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if the file does not exist."""
-        if path.is_file():
+        """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if there is no such file or it is empty."""
+        if path.is_file() and path.stat().st_size:
             self.log_text(run_id, path.name, read_end(path, MAX_LOG_BYTES))
 
     def log_items(self, run_id: str, folder: Path) -> None:
@@ -378,6 +378,10 @@ class Tracker:
     def log_weights(self, run_id: str, folder: Path) -> None:
         """Attach the weights in a run's folder, if it has any, for parents on other machines."""
         self._submit(run_id, log_weights, self._raw, run_id, folder)
+
+    def log_model(self, run_id: str, folder: Path) -> None:
+        """Make the weights in a run's folder, if it has any, a logged model of MLflow."""
+        self._submit(run_id, lambda: log_model(self._raw, self._raw.get_run(run_id), folder))
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

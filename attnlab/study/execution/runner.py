@@ -375,12 +375,12 @@ class Runner:
     def _close_record(self, active: _ActiveRun, ending: Ending) -> Record:
         if not isinstance(active.run.settings, CommandConfig):  # the output of a `command` passes through redacted streams
             redact_file(log_path(self._root, active.run.key))  # programs that the run started wrote past them
-        if ending.state in WITHOUT_RESULT:
-            self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
+        self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
         if ending.state is RunState.COMPLETED:
             self._tracker.log_items(active.run_id, run_folder(self._root, active.run.key))
+            self._tracker.log_model(active.run_id, run_folder(self._root, active.run.key))
             if active.run.phase == "stage" and self._scheduler.is_shared:
                 self._tracker.log_weights(active.run_id, run_folder(self._root, active.run.key))
         return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
