@@ -350,7 +350,7 @@ def test_the_page_shows_what_the_same_cells_score_in_a_study_of_abilities(cases:
     assert judged("absent").abilities == judged("").abilities == judged("copying").abilities == ()
     beside = judged(case.claim.study.study)  # for the test, the study of the claim itself
     (same,) = case.ruling.evidence
-    assert beside.abilities == (replace(same, name="enwik8 length=128"),)
+    assert beside.abilities == (replace(same, name="pydocs length=128"),)
     write_page(tmp_path, [beside])
     for name in ("README.md", "index.html"):
         page = (tmp_path / name).read_text(encoding="utf-8")
@@ -376,6 +376,17 @@ def test_a_choice_of_records_counts_where_it_changes_the_verdict(
     ]
     (found,) = gather(case.claim.config, cells, margin=None)
     assert found.outcome == outcome and bool(found.reason) is (outcome == "inconclusive")
+
+
+def test_a_cell_that_the_report_lacks_leaves_the_claim_open(cases: list[Any], tmp_path: Path) -> None:
+    (case,) = [case for case in cases if case.claim.id == "S12"]
+    config = case.claim.config.model_copy(update={"cell": {"layers": "absent"}})
+    absent = replace(case.claim, study=case.claim.study.model_copy(update={"claim": config}))
+    without = judge(absent, ROOT / "reports" / "claims")
+    assert without.ruling is not None and not without.ruling.evidence and not without.is_settled
+    write_page(tmp_path, [without])
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "not settled" in page and "would take longer" not in page
 
 
 def test_a_size_that_the_seeds_cannot_see_is_out_of_reach(cases: list[Any]) -> None:

@@ -190,7 +190,7 @@ def _is_costly(case: Case) -> bool:
     """Return True for a claim that is not settled because `MAX_SEEDS` seeds would take longer than `BUDGET`."""
     if case.ruling is None or case.ruling.kind is not RulingKind.NOT_SETTLED:
         return False
-    seeds = min(one.seeds for one in case.ruling.evidence)
+    seeds = min((one.seeds for one in case.ruling.evidence if one.seeds), default=MAX_SEEDS)
     return seeds < MAX_SEEDS and _seconds(case) * MAX_SEEDS / seeds > 60 * BUDGET
 
 
