@@ -24,15 +24,15 @@ _NAMES = {
     ("linear", "variant: linear"): "linearattention lineartransformer linattn",
     ("retention", "variant: retention"): "retnet multiscaleretention",
     ("gated_linear", "variant: gated_linear"): "gla gatedlinearattention",
-    ("ssd", "variant: {name: ssd, short_conv: 4}"): "mamba2 statespaceduality",
-    ("log_linear", "variant: {name: log_linear, short_conv: 4}"): "loglinearattention loglinearmamba2 fenwick",
+    ("ssd", "variant: ssd"): "mamba2 statespaceduality",
+    ("log_linear", "variant: log_linear"): "loglinearattention loglinearmamba2 fenwick",
     ("mamba3", "variant: mamba3"): "mambathree trapezoidal",
-    ("delta", "variant: {name: delta, short_conv: 4}"): "deltanet deltarule",
-    ("gated_delta", "variant: {name: gated_delta, short_conv: 4}"): "gateddeltanet gdn",
-    ("kda", "variant: {name: kda, short_conv: 4}"): "kimi kimidelta kimideltaattention kimilinear",
-    ("gated_delta2", "variant: {name: gated_delta2, short_conv: 4}"): "gateddeltanet2 gdn2",
-    ("delta_product", "variant: {name: delta_product, gated: true, short_conv: 4}"): "gateddeltaproduct",
-    ("delta_product", "variant: {name: delta_product, short_conv: 4}"): "householderproduct",
+    ("delta", "variant: delta"): "deltanet deltarule",
+    ("gated_delta", "variant: gated_delta"): "gateddeltanet gdn",
+    ("kda", "variant: kda"): "kimi kimidelta kimideltaattention kimilinear",
+    ("gated_delta2", "variant: gated_delta2"): "gateddeltanet2 gdn2",
+    ("delta_product", "variant: {name: delta_product, gated: true}"): "gateddeltaproduct",
+    ("delta_product", "variant: delta_product"): "householderproduct",
     ("convolution", "variant: convolution"): "conv conv1d cnn causalconv",
     ("none", "variant: none"): "noattention nomixing identity",
     ("kv_heads", "variant: {name: dense, with: [{name: kv_heads, count: 2}]}"): "gqa groupedquery groupedqueryattention",
@@ -123,7 +123,7 @@ def find_ours(name: str, names: Iterable[str]) -> str | None:
 
 
 def with_options(name: str, ours: str) -> str:
-    """Return attnlab's name for a name of the field with the options that it stands for: ``{name: ssd, short_conv: 4}``."""
+    """Return attnlab's name for a name of the field with its options: ``{name: linear, feature_map: taylor}`` for Based."""
     lines = [line for own, line in _OURS.get(fold(name), ()) if own == ours]
     entry = re.search(rf"\{{name: {re.escape(ours)}, [^{{}}]*\}}", lines[0]) if lines else None
     return entry[0] if entry else ours

@@ -131,7 +131,7 @@ def _formula(block: str) -> str:
 def in_a_study(kind: str, name: str) -> dict[str, str]:
     """Return the lines that state a class of a kind (``variant``, ``component``, ``position`` or ``task``) in a study.
 
-    A line with options is what the field knows under a name of its own, for example Mamba-2 with its convolution.
+    A line with options is what the field knows under a name of its own, for example Based.
     """
     registry = {"variant": VARIANTS, "component": COMPONENTS, "position": POSITIONS, "task": TASKS}[kind]
     key = "variant" if kind == "component" else kind

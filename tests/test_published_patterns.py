@@ -48,7 +48,7 @@ def parity(variant: dict[str, Any], seed: int) -> list[float]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "variant", [{"name": "lstm"}, {"name": "delta", "negative_eigenvalues": True}], ids=lambda v: v["name"]
+    "variant", [{"name": "lstm"}, {"name": "delta", "negative_eigenvalues": True, "short_conv": 0}], ids=lambda v: v["name"]
 )
 def test_a_state_that_can_alternate_solves_parity_beyond_the_trained_length(variant: dict[str, Any], seed: int) -> None:
     """Grazzi et al. 2024 (arXiv:2411.12537): LSTM, and DeltaNet with eigenvalues in [-1, 1]."""
@@ -57,7 +57,9 @@ def test_a_state_that_can_alternate_solves_parity_beyond_the_trained_length(vari
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "variant", [ROTARY, {"name": "dense", "position": "none"}, {"name": "delta"}], ids=lambda v: str([*v.values()])
+    "variant",
+    [ROTARY, {"name": "dense", "position": "none"}, {"name": "delta", "short_conv": 0}],
+    ids=lambda v: str([*v.values()]),
 )
 def test_attention_and_eigenvalues_of_one_sign_fail_at_parity(variant: dict[str, Any], seed: int) -> None:
     """Grazzi et al. 2024: DeltaNet with eigenvalues in [0, 1]; Hahn 2020: attention."""

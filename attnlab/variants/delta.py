@@ -8,15 +8,14 @@ al. 2024, arXiv:2406.06484, "Parallelizing Linear Transformers with the Delta Ru
     S_t      = S_(t-1) - beta_t (S_(t-1) k_t - v_t) k_t^T = S_(t-1) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T
     y_t      = W_O RMSNorm(S_t q_t)
 
-conv(z)_t = sum_(j < c) w_j * z_(t-j) is a causal convolution of each feature by itself, with ``short_conv`` c; without it,
+conv(z)_t = sum_(j < c) w_j * z_(t-j) is a causal convolution of each feature by itself, with ``short_conv`` c; with c = 0,
 conv(z) = z. The state is an associative memory: the value that it returns for the key k_t is moved towards v_t, by the share
 beta_t. RMSNorm is applied to each head separately. Along k_t the transition has the eigenvalue 1 - beta_t; with
 ``negative_eigenvalues`` (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t), it lies between -1 and 1, and
 states can alternate.
 
-Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. The authors' code multiplies q_t by
-1 / sqrt(d) before the norm; here the norm sees S_t q_t itself, so that its epsilon weighs less, by the factor d. Weights are
-drawn as in all other variants.
+Departures from the paper: the authors' code multiplies q_t by 1 / sqrt(d) before the norm; here the norm sees S_t q_t itself,
+so that its epsilon weighs less, by the factor d. Weights are drawn as in all other variants.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 4 dim^2 + h dim parameters;
 3 c dim more with convolutions.
 Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``convolutions`` w; ``beta`` W_beta; ``out`` W_O. States are transposed,
@@ -37,7 +36,7 @@ class Delta(LinearRecurrence):
 
     Args:
         negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``short_conv`` is negative.
@@ -48,7 +47,7 @@ class Delta(LinearRecurrence):
     paper = "Yang et al. 2024"
     references = ("schlag2021", "yang2024delta")
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)
         self.largest_beta = 2.0 if negative_eigenvalues else 1.0
         dim, bias = config.dim, config.bias

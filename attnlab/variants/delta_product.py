@@ -15,9 +15,8 @@ rotation needs two, and so do the cycles of three elements in the group S_3. alp
 ``gated_delta``, which also multiplies RMSNorm(S_t^T q_t) by silu(W_G x_t) (Gated DeltaProduct). conv is the convolution of
 ``delta``, with ``short_conv`` c. Without ``negative_eigenvalues``, beta = sigmoid(W_beta,j x_t).
 
-Departures from the paper: no convolution unless ``short_conv`` is set; the authors' code has c = 4. As in ``delta``, S_t^T q_t
-is not multiplied by 1 / sqrt(d) before the norm. Keys and values have the same width. With ``gated``, A starts as in
-``gated_delta``. Weights are drawn as in all other variants.
+Departures from the paper: as in ``delta``, S_t^T q_t is not multiplied by 1 / sqrt(d) before the norm. Keys and values have the
+same width. With ``gated``, A starts as in ``gated_delta``. Weights are drawn as in all other variants.
 Cost: time O(n t (C + d) dim) in chunks of C = 64 steps; a state of d^2 numbers a head; (2 + 2 n) dim^2 + n h dim parameters,
 dim^2 + h dim more with ``gated`` and (1 + 2 n) c dim more with convolutions.
 Glossary: ``query`` W_Q; ``key``, ``value``, ``beta`` W_K,j, W_V,j, W_beta,j, with j = 1 first; ``convolutions`` w; ``step``
@@ -44,7 +43,7 @@ class DeltaProduct(LinearRecurrence):
         reflections: n, the number of steps.
         negative_eigenvalues: beta between 0 and 2; False: between 0 and 1.
         gated: decay the state and gate the output, as ``gated_delta``.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``reflections`` is less than 1, or ``short_conv`` is negative.
@@ -62,7 +61,7 @@ class DeltaProduct(LinearRecurrence):
         reflections: int = 2,
         negative_eigenvalues: bool = True,
         gated: bool = False,
-        short_conv: int = 0,
+        short_conv: int = 4,
     ) -> None:
         super().__init__(config)
         if reflections < 1:

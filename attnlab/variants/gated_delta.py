@@ -13,10 +13,9 @@ rule replaces the value under one key (``delta``). With ``negative_eigenvalues``
 beta_t = 2 sigmoid(W_beta x_t): along k_t the transition has an eigenvalue between -1 and 1. RMSNorm normalizes each head
 by itself.
 
-Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. Keys and values have the same
-width, that of the model over the number of heads; the paper's values are twice as wide as its keys. As in ``delta``, S_t q_t is
-not multiplied by 1 / sqrt(d) before the norm. A starts uniformly in (1, 16), as in Mamba-2; the authors' code draws it from
-(0, 16).
+Departures from the paper: keys and values have the same width, the model width over the number of heads; the paper's values
+are twice as wide as its keys. As in ``delta``, S_t q_t is not multiplied by 1 / sqrt(d) before the norm. A starts uniformly in
+(1, 16), as in Mamba-2; the authors' code draws it from (0, 16).
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions; a state of d^2 numbers a head; 5 dim^2 + 2 h dim parameters; 3 c dim
 more with convolutions.
 Glossary: ``query``, ``key``, ``value`` W_Q, W_K, W_V; ``convolutions`` w; ``beta`` W_beta; ``step`` W_alpha, ``step_bias``
@@ -40,7 +39,7 @@ class GatedDelta(LinearRecurrence):
 
     Args:
         negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``short_conv`` is negative.
@@ -51,7 +50,7 @@ class GatedDelta(LinearRecurrence):
     paper = "Yang et al. 2025"
     references = ("yang2025gated",)
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)
         self.largest_beta = 2.0 if negative_eigenvalues else 1.0
         dim, bias = config.dim, config.bias

@@ -29,11 +29,11 @@ from attnlab.variants.linear_recurrence import Rule
 
 
 class GatedDelta2(Kda):
-    """A recurrence whose channels decay, are erased and are written one by one.
+    """A recurrence that decays, erases and writes each channel by itself.
 
     Args:
         negative_eigenvalues: b between 0 and 2 instead of 0 and 1.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``short_conv`` is negative.
@@ -44,7 +44,7 @@ class GatedDelta2(Kda):
     paper = "Hatamizadeh et al. 2026"
     references = ("hatamizadeh2026",)
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config, negative_eigenvalues=negative_eigenvalues, short_conv=short_conv)
         self.beta = nn.Linear(config.dim, config.dim, bias=config.bias)  # b_t, one number a channel
         self.write = nn.Linear(config.dim, config.dim, bias=config.bias)

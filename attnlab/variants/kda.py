@@ -14,10 +14,10 @@ Where ``gated_delta`` has one decay for a head, alpha_t (d,) has one for each ch
 is the convolution of ``delta``, with ``short_conv`` c. RMSNorm normalizes each head by itself. With ``negative_eigenvalues``
 (Grazzi et al. 2025, arXiv:2411.12537), beta_t = 2 sigmoid(W_beta x_t).
 
-Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. As in ``delta``, S_t^T q_t is not
-multiplied by 1 / sqrt(d) before the norm. A and b_alpha start as in ``gated_delta``, b_alpha with a value for each channel;
-versions of the authors' code differ in the latter. The paper has three of these layers to one of attention without positions,
-which is the pattern ``model.layers: [kda, kda, kda, {name: latent, position: none}]``.
+Departures from the paper: as in ``delta``, S_t^T q_t is not multiplied by 1 / sqrt(d) before the norm. A and b_alpha start as
+in ``gated_delta``, b_alpha with a value for each channel; versions of the authors' code differ in the latter. The paper has
+three of these layers to one of attention without positions, which is the pattern
+``model.layers: [kda, kda, kda, {name: latent, position: none}]``.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions, log C of them elementwise; a state of d^2 numbers a head;
 4 dim^2 + (4 d + h + 2) dim parameters; 3 c dim more with convolutions.
 Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``convolutions`` w; ``beta`` W_beta; ``decay`` W_down, then W_up;
@@ -41,7 +41,7 @@ class Kda(LinearRecurrence):
 
     Args:
         negative_eigenvalues: beta between 0 and 2 instead of 0 and 1.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``short_conv`` is negative.
@@ -52,7 +52,7 @@ class Kda(LinearRecurrence):
     paper = "Kimi Team 2025"
     references = ("kimi2025",)
 
-    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)
         self.largest_beta = 2.0 if negative_eigenvalues else 1.0
         dim, width, bias = config.dim, self.head_width, config.bias

@@ -38,7 +38,7 @@ class LogLinear(Ssd):
         levels: number of levels; the default reaches 2,048 positions.
         expand: width of the values, as a multiple of the model width.
         state_dim: N, the width of the queries and keys, which all heads share.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``levels``, ``expand`` or ``state_dim`` is less than 1, or ``short_conv`` is negative.
@@ -50,7 +50,7 @@ class LogLinear(Ssd):
     references = ("guo2025",)
 
     def __init__(
-        self, config: AttentionConfig, *, levels: int = 12, expand: int = 2, state_dim: int = 64, short_conv: int = 0
+        self, config: AttentionConfig, *, levels: int = 12, expand: int = 2, state_dim: int = 64, short_conv: int = 4
     ) -> None:
         super().__init__(config, expand=expand, state_dim=state_dim, short_conv=short_conv)
         if levels < 1:

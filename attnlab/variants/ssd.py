@@ -11,9 +11,9 @@ X, B, C are linear in x_t, followed by silu; z is linear in x_t. In the terms of
 value; all heads share B and C. Delta_t, A and D are one number for each head. With ``short_conv`` c, a causal convolution of
 each feature by itself precedes silu: conv(z)_t = b + sum_(j < c) w_j * z_(t-j).
 
-Departures from the paper: no convolution unless ``short_conv`` is set; the paper has c = 4. B and C are one group. A study that
-compares with softmax attention keeps its feed-forward networks, which the paper's blocks do not have. Heads are
-``model.heads``, and N is 64; in the authors' code a head has 64 features and N is 128.
+Departures from the paper: B and C are one group. A study that compares with softmax attention keeps its feed-forward networks,
+which the paper's blocks do not have. Heads are ``model.heads``, and N is 64; in the authors' code a head has 64 features and N
+is 128.
 Cost: time O(t (C N + m dim (C + N))) in chunks of C = 64 positions, with ``expand`` m and ``state_dim`` N; a state of m N dim
 numbers; 3 m dim^2 + 2 N dim parameters, 6 dim^2 and more by default; (c + 1) (m dim + 2 N) more with convolutions.
 Glossary: ``query`` C, ``key`` B, ``value`` X; ``convolutions`` w and b; ``gate`` z; ``step`` W_Delta and ``step_bias`` b_Delta;
@@ -43,7 +43,7 @@ class Ssd(LinearRecurrence):
     Args:
         expand: width of the values, as a multiple of the model width.
         state_dim: N, the width of the queries and keys, which all heads share.
-        short_conv: number of positions of the convolutions; 0: none.
+        short_conv: c, the number of positions of the convolutions; 0: none.
 
     Raises:
         UserError: ``expand`` or ``state_dim`` is less than 1, or ``short_conv`` is negative.
@@ -54,7 +54,7 @@ class Ssd(LinearRecurrence):
     paper = "Dao & Gu 2024"
     references = ("dao2024",)
 
-    def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64, short_conv: int = 4) -> None:
         super().__init__(config)
         if expand < 1 or state_dim < 1:
             raise UserError(f"ssd: expected an expand and a state_dim of at least 1, got {expand} and {state_dim}")

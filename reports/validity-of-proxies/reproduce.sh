@@ -35,7 +35,7 @@ grid:
     narrow: {variant: narrow, position: rotary}
     linear: {variant: linear, position: none}
     retention: {variant: retention, position: rotary}
-    delta: {variant: delta, position: none}
+    delta: {variant: {name: delta, short_conv: 0}, position: none}
     lstm: {variant: lstm, position: none}
     convolution: {variant: convolution, position: none}
 

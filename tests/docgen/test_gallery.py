@@ -49,7 +49,7 @@ def test_every_line_with_options_can_be_planned(kind: str, registry: Registry) -
 
 def test_a_line_for_a_study_names_the_files_of_a_task_and_the_published_options() -> None:
     assert gallery.in_a_study("task", "tokens") == {"in a study": "`task: {name: tokens, path: FILE, vocabulary: N}`"}
-    assert "`variant: {name: ssd, short_conv: 4}`" in gallery.in_a_study("variant", "ssd")["in a study"]
+    assert "`variant: {name: linear, feature_map: taylor}`" in gallery.in_a_study("variant", "linear")["in a study"]
 
 
 @pytest.mark.parametrize("name", ["dense", "strided_sparse", "delta", "transformer_xl"])

@@ -634,8 +634,8 @@ LENGTHS = ("accuracy", "accuracy_at/32", "accuracy_at/64")
 PARITY, S3 = "parity length=16", "group group=s3 length=8"
 VARIANTS = {
     "`lstm`": "lstm",
-    "`delta`, eigenvalues in [-1, 1]": "delta negative_eigenvalues=true",
-    "`delta`, eigenvalues in [0, 1]": "delta",
+    "`delta`, eigenvalues in [-1, 1]": "delta negative_eigenvalues=true short_conv=0",
+    "`delta`, eigenvalues in [0, 1]": "delta short_conv=0",
     "`dense`, `rotary`": "dense position=rotary",
     "`dense`, `none`": "dense position=none",
 }
@@ -652,7 +652,7 @@ def test_the_scores_of_seeds_in_the_page_on_diagnostics_are_those_of_the_runs(na
     line = next(line for line in text.splitlines() if line.startswith(f"| {name} |" if name in VARIANTS else f"| `{name}` |"))
     printed = [cell.split() for cell in line.strip("|").split("|")[1:]]
     for texts, scores in zip(printed, expected, strict=False):
-        assert len(texts) == len(scores) and all(map(agrees, texts, scores)), (texts, scores)
+        assert len(texts) == len(scores[:3]) and all(map(agrees, texts, scores)), (texts, scores)  # of seeds 0, 1 and 2
 
 
 PROFILED = {"parity": "length 12", "group": "group s3, length 4", "addition": "length 8", "flip_flop": "length 16"}

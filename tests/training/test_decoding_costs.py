@@ -80,14 +80,15 @@ def test_blocks_of_logits_are_planned_with_mixed_precision(component: Any) -> No
 @pytest.mark.parametrize("length", [T, 2 * T])
 def test_a_recurrent_state_is_the_same_at_every_length(length: int) -> None:
     config, heads = tiny(variant="delta", position="none"), 3
-    assert sizes(config, Bytes(length=length)) == (0, DEPTH * heads * (DIM // heads) ** 2 * 4)
+    inputs = 3 * 3 * DIM  # of three convolutions
+    assert sizes(config, Bytes(length=length)) == (0, DEPTH * (heads * (DIM // heads) ** 2 + inputs) * 4)
 
 
 def test_the_layers_of_a_pattern_keep_what_each_of_them_keeps() -> None:
     """Of five blocks, the third is dense and the others are recurrent."""
     config = hybrid("delta", "delta", "dense")
     dim, heads = config.model.dim, config.model.heads
-    assert sizes(config, Bytes(length=T)) == (2 * T * dim * 4, 4 * heads * (dim // heads) ** 2 * 4)
+    assert sizes(config, Bytes(length=T)) == (2 * T * dim * 4, 4 * (heads * (dim // heads) ** 2 + 3 * 3 * dim) * 4)
 
 
 class Mixed(Cache):
@@ -125,7 +126,7 @@ def test_a_state_is_what_is_as_large_after_one_position_as_after_all() -> None:
 @pytest.mark.parametrize("width", [2, 4])
 @pytest.mark.parametrize("length", [1, 2, T])
 def test_the_inputs_of_a_token_shift_are_a_state_at_every_width_and_length(width: int, length: int) -> None:
-    variant = {"name": "delta", "with": [{"name": "token_shift", "width": width}]}
+    variant = {"name": "delta", "short_conv": 0, "with": [{"name": "token_shift", "width": width}]}
     kept = 3 * (DIM // 3) ** 2 + min(width - 1, length) * DIM
     assert sizes(tiny(variant=variant, position="none"), Bytes(length=length)) == (0, DEPTH * kept * 4)
 

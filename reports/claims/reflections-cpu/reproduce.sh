@@ -32,6 +32,7 @@ base:
     length: 16
   variant:
     name: delta_product
+    short_conv: 0
 grid:
   variant.reflections:
   - 1
