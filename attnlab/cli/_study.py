@@ -176,8 +176,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.report.result import judge
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.looks import further_look_notes
-    from attnlab.study.plan import code_change_notes
-    from attnlab.study.run import check_own_variants, run
+    from attnlab.study.plan import check_own_variants, code_change_notes
+    from attnlab.study.run import run
 
     plan.require_runs()
     if adaptive is not None or plan.study.max_seeds is not None:

@@ -202,7 +202,7 @@ def completion(parser: ArgumentParser, shell: str) -> str:
     """Return the script that completes verbs, flags, choices, files and names of variants.
 
     Args:
-        parser: That of all verbs.
+        parser: The parser of all verbs.
         shell: One of `SHELLS`.
     """
     import shtab

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,10 +16,8 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.study.verdict_time import Pace
-    from attnlab.tracking.client import Record
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
-MEASURED_SECONDS = 0.5
 DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
 
 
@@ -80,6 +77,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     from attnlab.cli._plan_parts import print_command_time, print_commands, print_files, print_verdict_time
     from attnlab.cli._study import print_omissions
     from attnlab.planning.costs import cuda_peaks, memory_notes, requests_cuda
+    from attnlab.study.verdict_time import estimate_pace
 
     if plan.study.command is not None:
         print_commands(plan, each=each)
@@ -88,7 +86,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         _print_estimand(plan)
         print_omissions(plan, each=each)
         return
-    pace = _pace(plan, tflops)
+    pace = estimate_pace(plan, tflops)
     with DelayedProgress() as progress:
         cells = [cell for cell in (*plan.stages, *plan.cells) if memory or requests_cuda(cell)]
         peaks = cuda_peaks(cells, progress=progress)
@@ -124,7 +122,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
 
 
 def _print_most_seeds(plan: Plan, pace: Pace) -> None:
-    """Print the cost of a study whose seeds are added until its verdicts are conclusive."""
+    """Print the cost of a study that adds seeds until its verdicts are conclusive."""
     most = plan.study.max_seeds
     if most is None:
         return
@@ -175,6 +173,7 @@ def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
 def _print_finished(plan: Plan) -> None:
     """Print how many of the plan's runs are finished, if the study has a record."""
     from attnlab.study.plan import count_stored_results, finished_records
+    from attnlab.study.result import search_warnings
 
     try:
         finished = finished_records(plan)
@@ -183,25 +182,10 @@ def _print_finished(plan: Plan) -> None:
         return
     if finished:
         print_text(f"Finished runs: {len(finished)} of {plan.total}; they are not trained again.")
-        _print_search_warnings(plan, list(finished.values()))
+        for warning in search_warnings(plan, list(finished.values())):
+            print_text(f"note: {warning}")
     elif stored := count_stored_results(plan):
         print_text(f"Finished under another study's name: {stored} of {plan.total} runs; they are not trained again.")
-
-
-def _print_search_warnings(plan: Plan, records: Sequence[Record]) -> None:
-    """Print the warnings about the finished trials of a search, as the results do."""
-    from attnlab.stats.search import different_values, summarize_searches
-    from attnlab.study.execution.rows import row_of_record
-    from attnlab.study.result import StudyResult
-    from attnlab.tracking.client import runs_folder
-
-    if plan.study.search is None:
-        return
-    result = StudyResult(plan, [row_of_record(record, root=runs_folder()) for record in records])
-    summaries = summarize_searches(result.records(), result.comparison(), plan.study.search)
-    warnings = [f"{summary.cell}: {warning}" for summary in summaries for warning in summary.warnings]
-    for warning in [*warnings, *(f"search: {text}" for text in different_values(summaries, plan.study.search))]:
-        print_text(f"note: {warning}")
 
 
 def _print_evaluation(plan: Plan) -> None:
@@ -300,50 +284,3 @@ def _format_peak(mib: float | str | None) -> str:
     from attnlab.training.device import format_bytes
 
     return format_bytes(mib * 2**20) if isinstance(mib, float) else ""
-
-
-def _pace(plan: Plan, tflops: float | None) -> Pace:
-    """Return the rate that turns the FLOPs of a plan into time."""
-    from attnlab.study.verdict_time import Pace, known_pace
-
-    bound = "Small models reach only part of this rate"
-    if tflops:
-        return Pace(tflops, 1, f"given by --tflops. {bound}")
-    try:
-        known = known_pace(plan)
-    except UserError:  # `_print_finished` reports the same problem with the store
-        known = None
-    if known is not None:
-        return known
-    rate, source = measured_rate(plan)
-    return Pace(rate, 1, f"{source}. {bound}")
-
-
-def measured_rate(plan: Plan) -> tuple[float, str]:
-    """Return the rate of square matrix products on the study's device in TFLOP/s, and a description of the measurement.
-
-    The fastest product counts, because other programs slow most of them on a busy machine.
-    """
-    import torch
-
-    from attnlab.nn.processor import DTYPES
-    from attnlab.training.device import synchronise
-
-    config = plan.cells[0].config
-    device = torch.device(config.machine.device)
-    if device.type == "cuda" and not torch.cuda.is_available():  # every cell is refused, so no time depends on the rate
-        device = torch.device("cpu")
-    torch.set_float32_matmul_precision(config.machine.matmul_precision)
-    size = 4096 if device.type == "cuda" else 1024
-    a = torch.ones(size, size, device=device, dtype=DTYPES.get(config.train.precision))
-    seconds: list[float] = []
-    with torch.inference_mode():
-        torch.mm(a, a)
-        synchronise(device)
-        while sum(seconds) < MEASURED_SECONDS:
-            begin = time.perf_counter()
-            torch.mm(a, a)
-            synchronise(device)
-            seconds.append(time.perf_counter() - begin)
-    source = f"measured with {config.train.precision} products of {size} x {size} on {device.type} (--tflops X sets it)"
-    return 2 * size**3 / min(seconds) / 1e12, source

@@ -7,7 +7,7 @@ arXiv:2603.09078, "Exclusive Self Attention".
 The residual connection already carries x_i; what a head adds is then about the other positions. The first position of a causal
 role has no other: its output is 0.
 
-Departures from the paper: none known; the formula is that of an abstract and of independent implementations.
+Departures from the paper: none known; the formula comes from an abstract and from independent implementations.
 Cost: O(t dim); no parameters.
 Glossary: ``own`` v_i; ``u`` u_i.
 """
@@ -19,7 +19,7 @@ from attnlab.components.base import Component
 
 
 class Exclusive(Component):
-    """Results of the heads, orthogonal to the value of their own position."""
+    """Results of the heads, orthogonal to the value of their position."""
 
     roles = frozenset({"causal", "bidirectional"})
     constant_first_output = True

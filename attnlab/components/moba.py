@@ -11,7 +11,7 @@ the position scheme. There are no parameters: the choice has no gradient, the ke
 Departures from the paper: padding does not count in the means. Decoding chooses blocks as training does; the authors generate
 with full attention. The logits of hidden keys are computed and masked: the component shows what the sparsity costs in quality,
 in rows of some hundreds of positions, and saves no time.
-Cost: that of attention to all keys, and O(t s dim / B) for the choice; no parameters.
+Cost: as much as attention to all keys, and O(t s dim / B) for the choice; no parameters.
 Glossary: ``size`` B; ``count`` k, including the query's block.
 """
 

@@ -6,7 +6,9 @@ Levels of axes add components to the variant of a cell: the base's come first, t
 import copy
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +18,10 @@ from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.levels import FieldSetting, field_settings
 from attnlab.config.paths import assignment, split_stage
 from attnlab.config.run import RunConfig, set_path
-from attnlab.config.study import StudyConfig
+from attnlab.config.study import StudyConfig, check_axis
 from attnlab.config.types import WITH
 from attnlab.config.validation import validate
-from attnlab.config.yaml import Loc
+from attnlab.config.yaml import Loc, parse
 from attnlab.errors import UserError
 
 SECTIONS = ("model", "train", "evaluate", "machine")
@@ -274,3 +276,43 @@ def added_loc(settings: Sequence[FieldSetting], fields: dict[str, Any], loc: Loc
 def _components(value: Any) -> list[Any]:
     """Return the value of ``with`` as a list: a single component needs none in a study."""
     return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def selected_names(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
+    """Return the names of the cells that ``only`` selects.
+
+    Raises:
+        UserError: there are none.
+    """
+    names = [cell.name for cell in cells if _is_selected(study, cell, only)]
+    if not names:
+        selection = ", ".join(assignment(axis, value) for axis, value in only.items())
+        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
+    return names
+
+
+def _is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -> bool:
+    """Return True when every axis of ``only`` has one of its values in the cell; see ``attnlab.plan``."""
+    for word, values in only.items():
+        place = f"--only {assignment(word, values)}"
+        ends = [axis for axis in study.grid if axis.rpartition(".")[2] == word]
+        axis = ends[0] if len(ends) == 1 else word
+        check_axis(study, axis, place=place)
+        if cell.chosen[axis] not in _chosen(study, axis, values, place):
+            return False
+    return True
+
+
+def _chosen(study: StudyConfig, axis: str, values: Any, place: str) -> set[int]:
+    """Return the indices of one value, even if its label has commas (``dense with sink, gate``), or of several values."""
+    with suppress(UserError):
+        return set(_picked(study, axis, values, place))
+    if isinstance(values, str):
+        values = re.split(r",(?![^\[]*\])", values)  # a comma in brackets is a part of a value: [gru, dense],[dense]
+    return {i for value in (values if isinstance(values, list) else [values]) for i in _picked(study, axis, value, place)}
+
+
+def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
+    if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
+        value = parse(value.strip(), name=place)[0]
+    return pick(axis, study.axes[axis], value, place=place)

@@ -2,7 +2,7 @@
 
 ``model.layers: [gru, gru, {name: dense, position: rotary}]`` gives block i the entry i modulo 3. An entry is written like a
 variant, with its options and optionally its position scheme; ``{pattern: [...], match: params}`` matches the cost of the model
-to that of the baseline, as ``{name: no_wo, match: params}`` does for a variant.
+to the baseline, as ``{name: no_wo, match: params}`` does for a variant.
 """
 
 from typing import Annotated, Any

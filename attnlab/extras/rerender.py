@@ -67,7 +67,7 @@ def _require_version(folder: Path, version: str) -> None:
 
 
 def main(folders: Sequence[str] | None = None) -> int:
-    """Render the reports in some folders, or those of the command line, again; return the exit code."""
+    """Render the reports in some folders, by default those on the command line, again; return the exit code."""
     try:
         for folder in map(Path, sys.argv[1:] if folders is None else folders):
             for report in reports_in(folder) or [folder]:

@@ -195,7 +195,7 @@ class _Steps:
     def log_probabilities(self) -> Tensor:
         """Return the log-probabilities (rows, vocabulary) of the token after each row, of which the largest is the next token.
 
-        With a temperature, they are those of softmax(logits / T) with Gumbel noise.
+        With a temperature, they come from softmax(logits / T) with Gumbel noise.
         """
         if self._caches is None:
             features = self._model.decode(self.tokens, self._encoded, self._source_mask)

@@ -1,4 +1,4 @@
-"""The parts of a model that have their own attention, and the attention of each.
+"""The parts of a model that have attention, and the attention of each.
 
 A language model or a classifier is one part; with a pattern ``model.layers``, each entry of it is one. An encoder-decoder has
 three parts, with a variant and a position scheme each: ``model.encoder``, ``model.decoder`` and ``model.cross``.

@@ -1,23 +1,17 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attnlab._util.progress import Progress, no_progress, track
-from attnlab.config.axes import pick
 from attnlab.config.command import metric_of
-from attnlab.config.grid import CellConfig, expand
-from attnlab.config.paths import assignment
+from attnlab.config.grid import expand, selected_names
 from attnlab.config.reader import read_study
-from attnlab.config.study import StudyConfig, check_axis
+from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import task_axis
-from attnlab.config.yaml import parse
-from attnlab.errors import UserError
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.factorial import check_factors
@@ -81,7 +75,7 @@ def plan(
     further = resolve_further(study, resolved, first)
     check_reference_scores(study, tasks=[resolution.task for _, resolution in resolved])
     doubles = _doubles(resolved)
-    wanted = _selected(study, [cell for cell, _ in resolved], only or {})
+    wanted = selected_names(study, [cell for cell, _ in resolved], only or {})
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
     check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
@@ -102,7 +96,7 @@ def plan(
 def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
     """Plan a study of a program."""
     configs, skipped = expand(study)
-    wanted = _selected(study, configs, only)
+    wanted = selected_names(study, configs, only)
     cells = resolve_commands(study, configs)
     kept, rest = ([cell for cell in cells if (cell.name in wanted) is chosen] for chosen in (True, False))
     metric, direction = metric_of(study)
@@ -120,43 +114,3 @@ def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:
         if name != cell.name:
             doubles[cell.name] = name
     return doubles
-
-
-def _selected(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
-    """Return the names of the cells that ``only`` selects.
-
-    Raises:
-        UserError: there are none.
-    """
-    names = [cell.name for cell in cells if _is_selected(study, cell, only)]
-    if not names:
-        selection = ", ".join(assignment(axis, value) for axis, value in only.items())
-        raise UserError("expected a cell of the grid, got none (skipped, or not in the grid)", f"--only {selection}")
-    return names
-
-
-def _is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -> bool:
-    """Return True when every axis of ``only`` has one of its values in the cell; see ``attnlab.plan``."""
-    for word, values in only.items():
-        place = f"--only {assignment(word, values)}"
-        ends = [axis for axis in study.grid if axis.rpartition(".")[2] == word]
-        axis = ends[0] if len(ends) == 1 else word
-        check_axis(study, axis, place=place)
-        if cell.chosen[axis] not in _chosen(study, axis, values, place):
-            return False
-    return True
-
-
-def _chosen(study: StudyConfig, axis: str, values: Any, place: str) -> set[int]:
-    """Return the indices of one value, even if its label has commas (``dense with sink, gate``), or of several values."""
-    with suppress(UserError):
-        return set(_picked(study, axis, values, place))
-    if isinstance(values, str):
-        values = re.split(r",(?![^\[]*\])", values)  # a comma in brackets is a part of a value: [gru, dense],[dense]
-    return {i for value in (values if isinstance(values, list) else [values]) for i in _picked(study, axis, value, place)}
-
-
-def _picked(study: StudyConfig, axis: str, value: Any, place: str) -> list[int]:
-    if isinstance(value, str):  # 1e-3,3e-4 was given as one text, but its parts are numbers
-        value = parse(value.strip(), name=place)[0]
-    return pick(axis, study.axes[axis], value, place=place)

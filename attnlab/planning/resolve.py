@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.files import real_path, why_no_file
-from attnlab._util.raise_site import describe_error
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
@@ -22,14 +21,14 @@ from attnlab.config.validation import check_option
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError, nearest
 from attnlab.models.base import Model
-from attnlab.models.parts import Part, component_classes, parts
+from attnlab.models.parts import component_classes, parts
 from attnlab.planning import support
 from attnlab.planning.defaults import REGISTRIES, base_class, resolve_layers, with_all_defaults
 from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.evaluations import evaluation_sample
-from attnlab.planning.support import supported_backends
 from attnlab.planning.traces import Traces
 from attnlab.registry import MODELS, check_options, options_of
+from attnlab.training.device import resolve_device
 
 N = TypeVar("N", bound=Named)
 V = TypeVar("V", bound=ComposedVariant)
@@ -124,7 +123,7 @@ class Resolver:
         changes = {
             "task": task_named,
             "train": original.train.model_copy(update={"optimizer": optimizer}),
-            "machine": original.machine.model_copy(update={"device": _device(original)}),
+            "machine": original.machine.model_copy(update={"device": resolve_device(original.machine.device)}),
             "model": model.model_copy(update={"layers": named.model.layers}),
             "data": data,
         }
@@ -139,7 +138,9 @@ class Resolver:
         classes += [pair for part in resolved_parts for pair in part.classes]
         classes += [(own, REGISTRIES[kind].get(own.name)) for kind in ("variant", "position") if (own := getattr(config, kind))]
         config = config.model_copy(update={"sources": self._sources(classes), "packages": self._packages(classes)})
-        backend, cuda_backend = (_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda"))
+        backend, cuda_backend = (
+            support.resolve_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda")
+        )
         config = config.model_copy(update={"backend": backend})
         full = with_all_defaults(config)
         key = without_ineffective_fields(full, task).fingerprint()
@@ -247,13 +248,13 @@ class Resolver:
 
     def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
         """Return the task and the identity of its data."""
-        from attnlab.tasks.validation import check_definition
+        from attnlab.tasks.validation import check_definition, construct, identity_of
 
         key = json.dumps([named.name, named.options], sort_keys=True, default=str)
         if key not in self._tasks:
             with _placed(lambda: cell.where("task"), options={o: cell.where("task", o) for o in named.options}):
-                task = _construct_task(cls, named)
-                self._tasks[key] = (task, _identity(task, named))
+                task = construct(cls, named)
+                self._tasks[key] = (task, identity_of(task, named))
                 check_definition(task, name=named.label)
         return self._tasks[key]
 
@@ -294,25 +295,6 @@ def _is_builtin(named: Named, cls: Any) -> bool:
     )
 
 
-def _construct_task(cls: Any, named: Named) -> Any:
-    try:
-        return cls(**named.options)
-    except UserError:
-        raise
-    except Exception as error:  # a user's task may raise anything
-        raise UserError(f"task {named.label}: {describe_error(error, cls)}") from error
-
-
-def _identity(task: Any, named: Named) -> str:
-    try:
-        return task.identity()
-    except UserError:
-        raise
-    except Exception as error:  # a user's task may raise anything, or have no identity()
-        reason = describe_error(error, type(task))
-        raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {reason}") from error
-
-
 class _placed:
     """Context manager that adds a place to a ``UserError`` without one."""
 
@@ -326,28 +308,3 @@ class _placed:
         if isinstance(error, UserError) and not error.where:
             named = error.message.split(":")[0]  # "length: expected ..." is about that option
             raise UserError(error.message, self._options.get(named) or self._place()) from error
-
-
-def _device(config: RunConfig) -> str:
-    from attnlab.training.device import resolve_device
-
-    return resolve_device(config.machine.device)
-
-
-def _backend(cell: CellConfig, config: RunConfig, parts: Sequence[Part], *, device: str) -> str:
-    """Return the backend of all parts of a model."""
-    from attnlab.nn.attention import BACKENDS, resolve_backend
-
-    name = config.backend
-    if name not in (*BACKENDS, "auto"):
-        known = (*BACKENDS, "auto")
-        message = f"unknown backend {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
-        raise UserError(message, cell.where("backend"))
-    if name != "auto":
-        return name
-    parts = [part for part in parts if part.chooses_backend] or parts
-    hooks = {part.position_class.hook for part in parts}
-    supported = [supported_backends(config, part, device=device) or part.variant_class.backends for part in parts]
-    common = tuple(backend for backend in supported[0] if all(backend in backends for backends in supported))
-    hook = "bias" if "bias" in hooks else parts[0].position_class.hook
-    return resolve_backend(device, hook=hook, backends=common or supported[0], compiled=config.train.compile)

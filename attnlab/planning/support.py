@@ -3,7 +3,7 @@
 The rules on the components of a variant are on the places that they change, each other, the backend and the model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from attnlab._util.packages import missing
@@ -11,9 +11,10 @@ from attnlab._util.raise_site import describe_error
 from attnlab.components import Component, Components
 from attnlab.components.base import PLACES, exclusive_pair, missing_places, without_place
 from attnlab.config.axes import LAYERS
+from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError, nearest, one_line
 from attnlab.models.base import model_class
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.parts import Part, component_classes, parts, position_config
@@ -51,6 +52,27 @@ def supported_backends(config: RunConfig, part: Part, *, device: str) -> tuple[s
         if unsupported_backend("flex", device=device, head_dim=head_dim, dropout=config.model.attention_dropout):
             supported.remove("flex")
     return tuple(supported)
+
+
+def resolve_backend(cell: CellConfig, config: RunConfig, parts: Sequence[Part], *, device: str) -> str:
+    """Return the backend of all parts of a model.
+
+    Raises:
+        UserError: there is no such backend.
+    """
+    name = config.backend
+    if name not in (*BACKENDS, "auto"):
+        known = (*BACKENDS, "auto")
+        message = f"unknown backend {name!r}{nearest(name, known)}: expected one of {', '.join(known)}"
+        raise UserError(message, cell.where("backend"))
+    if name != "auto":
+        return name
+    parts = [part for part in parts if part.chooses_backend] or parts
+    hooks = {part.position_class.hook for part in parts}
+    supported = [supported_backends(config, part, device=device) or part.variant_class.backends for part in parts]
+    common = tuple(backend for backend in supported[0] if all(backend in backends for backends in supported))
+    hook = "bias" if "bias" in hooks else parts[0].position_class.hook
+    return attention.resolve_backend(device, hook=hook, backends=common or supported[0], compiled=config.train.compile)
 
 
 def without_cache(part: Part) -> list[str]:

@@ -2,7 +2,7 @@
 
 The other parts of a study should have a meaning for its estimand. Margins and thresholds are checked against the range of the
 metric: a margin as wide as the range finds every cell equivalent. Ranges of attnlab's tasks are known, and numbers outside of
-them are refused. Those of a user's metric are assumed by its name, and give notes.
+them are refused. For a user's metric they are assumed by its name, and give notes.
 """
 
 from __future__ import annotations

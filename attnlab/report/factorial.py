@@ -364,7 +364,7 @@ class FactorialAnalysis(Analysis[FactorialResult]):
         )
 
     def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:
-        """Replace the summary of the cells, which are not compared with each other, by that of the effects."""
+        """Replace the summary of the cells, which are not compared with each other, by the summary of the effects."""
         return summarize_effects(estimate, results.spec)
 
     def methods(self, estimate: FactorialResult, results: Results) -> list[str]:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -30,9 +29,8 @@ from attnlab.stats.items import UncertaintyParts, judge_items
 from attnlab.stats.question import question_of, with_margin
 from attnlab.stats.search import RunRecord, exclude_trials
 from attnlab.stats.selection import Selection
-from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
-from attnlab.tracking.calls import TRAINING_VERBS, Call, read_calls
+from attnlab.tracking.calls import TRAINING_VERBS, Call, read_calls, recorded_study
 
 if TYPE_CHECKING:
     import pandas
@@ -104,12 +102,12 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     """Read the comparison, the YAML file and the commands of a study from MLflow.
 
     Args:
-        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is that of the last call, or of the newest run of
+        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is from the last call, or from the newest run of
             a study without recorded calls.
         root: Folder of the runs.
     """
-    from attnlab.config.reader import read_study
     from attnlab.study.looks import known_looks
+    from attnlab.study.plan import describe_recorded_machine
     from attnlab.study.selection import load_selection
     from attnlab.tracking.client import connect, runs_folder, search_runs
     from attnlab.tracking.runs import doubles, questions
@@ -120,20 +118,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     record = client.get_run(str(newest["run_id"]))
     experiment = client.get_experiment(record.info.experiment_id)
     calls = read_calls(experiment.tags)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "study.yaml"
-        if calls:
-            path.write_text(calls[-1].text, encoding="utf-8")
-        else:
-            client.download_artifacts(str(newest["run_id"]), "study.yaml", folder)
-        # The file may state another name than the record, or none: `--set study=...` names a study, too. The limits of
-        # runs, which no page shows, may have keys that were deleted since.
-        text = path.read_text(encoding="utf-8")
-        try:
-            study = read_study(path, sets={"study": experiment.name, "run": {}})
-        except UserError as error:  # its place is a copy that is deleted
-            place = f"the recorded study file of {experiment.name!r}"
-            raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None
+    study, text = recorded_study(client, experiment.name, calls, run_id=str(newest["run_id"]))
     axes = tuple(study.grid) or ("variant",)
     if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
@@ -144,7 +129,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
                 f"the record of the study {study.study!r} compares over {now[name]!r}, which no run has", experiment.name
             )
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
-    sections = sections_of(study, swept=swept_path(records))
+    sections = sections_of(study, records=records)
     spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
     spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
     spec = with_margin(spec, now["margin"], exclude_trials(records))
@@ -159,7 +144,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
     info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
-    auto = _auto_settings(study.study, root)
+    auto = describe_recorded_machine(study.study, root)
     return replace(info, question=study.question or "", auto=auto, analyses=tuple(study.analyses))
 
 
@@ -196,17 +181,6 @@ def _search(text: str | None, study: str) -> SearchConfig | None:
         raise UserError(
             f"cannot read the search of the study {study!r}: {error.errors()[0]['msg']}", "attnlab.search"
         ) from None
-
-
-def _auto_settings(study: str, root: str | Path | None) -> tuple[tuple[str, str], ...]:
-    """Return the fields that a study leaves to the plan, each with its value on a type of device and the reason."""
-    from attnlab.study.plan import recorded_machine
-
-    return tuple(
-        (path, f"{axis_text(setting.value)} on {kind}: {setting.reason}")
-        for kind, settings in recorded_machine(study, root).items()
-        for path, setting in settings.items()
-    )
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

@@ -277,7 +277,7 @@ def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def _repeated_seeds(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on a program whose seeds give few different results in a cell and its baseline, as with seed modulo 2."""
+    """Return a note on a program with seeds that give few different results in a cell and its baseline, as seed % 2 does."""
     by_name, found = {cell.name: cell for cell in cells}, {}
     for cell in comparisons(cells):
         base = by_name.get(cell.baseline)

@@ -75,7 +75,7 @@ class Page:
 
     @property
     def folder(self) -> str:
-        """The name of the page's folder: the study's name, or that of the task."""
+        """The name of the page's folder: the name of the study or the task."""
         return task_folder(self.info.task) if self.info.task else self.study
 
     @property

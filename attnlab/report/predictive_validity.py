@@ -10,13 +10,13 @@ many seeds. The sign at the higher level belongs to a mean over seeds and not to
 differ, it is partly chance. The pairs with a verdict at both levels are therefore counted as well.
 
 Pairs share cells, so they are not independent, and a binomial interval over pairs is too narrow. Related cells may also change
-places together: when two families of cells do, all pairs between them change their sign at once. The interval is that of
+places together: when two families of cells do, all pairs between them change their sign at once. The interval is by
 Clopper and Pearson (1934) for a smaller number of pairs, as Korn and Graubard (1998) use it in surveys, the smaller one of:
 
 - one less than the largest number of cells that all have verdicts on each other at the lower level. Cells without a verdict
   on each other may be one family, and count once.
 - the odds of the share: a binomial share of so many pairs has the variance that the jackknife over two families finds, if all
-  pairs whose sign changes are between them.
+  pairs that change their sign are between them.
 
 In simulations of 5 to 12 cells it covers the probability in at least 93 % of studies, also where two families change places
 together. It covers 92 % where the order of all cells is reversed at once in one study of ten
@@ -69,9 +69,9 @@ class SignAgreement:
         cells: Number of cells with results at both levels.
         pairs: Number of pairs of them.
         verdicts: Number of pairs with a verdict of better or worse at the lower level.
-        kept: Number of these whose mean difference has the same sign at the higher level.
+        kept: Number of these with a mean difference of the same sign at the higher level.
         near: Number of verdicts on nearly tied cells: the third with the smallest differences at the lower level.
-        near_kept: Number of these whose mean difference has the same sign at the higher level.
+        near_kept: Number of these with a mean difference of the same sign at the higher level.
         near_size: The largest difference among them, in the metric's unit; None without any.
         confirmed: Number of all verdicts with the same verdict at the higher level.
         reversed: Number of them with the opposite verdict at the higher level.
@@ -95,7 +95,7 @@ class SignAgreement:
 
     @property
     def share(self) -> float | None:
-        """The share of verdicts whose sign is the same at the higher level; None without verdicts."""
+        """The share of verdicts that have the same sign at the higher level; None without verdicts."""
         return self.kept / self.verdicts if self.verdicts else None
 
 

@@ -100,7 +100,7 @@ def _conditions(trend: Trend) -> list[str]:
 
 
 def _p_value(trend: Trend) -> str:
-    """Format the p-value that the outcome rests on, with a remark if it is that of the equivalence test."""
+    """Format the p-value that the outcome rests on, with a remark if it belongs to the equivalence test."""
     steady = trend.kind is TrendKind.STEADY and trend.slope is not None and not trend.slope.identical
     return format_p_value(trend.p_value) + (" (equivalence)" if steady else "")
 
@@ -116,7 +116,7 @@ def trend_table(trends: Sequence[Trend], *, colors: Mapping[str, str]) -> Table:
 
     Args:
         trends: At least one.
-        colors: Cell at a level -> color; a trend has that of its highest level.
+        colors: Cell at a level -> color; a trend has the color of its highest level.
     """
     levels = sorted({level for trend in trends for level in trend.levels})
     several = len({trend.baseline for trend in trends}) > 1
@@ -285,7 +285,7 @@ class TrendAnalysis(Analysis[list[Trend]]):
     """The differences over the levels of `over`; `trends.csv` has one row per trend and level."""
 
     def notes(self, plan: Plan) -> list[str]:
-        """Return a note on an estimand whose differences have no trend."""
+        """Return a note on an estimand that has no trend of its differences."""
         if plan.estimator.is_mean:
             return []
         levels = f"cells are compared at each level of {plan.study.over_axis}"

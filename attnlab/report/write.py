@@ -64,7 +64,7 @@ def write_index(
     Args:
         folder: The report of each study is already in `folder/STUDY`.
         pages: Of the studies, or of the tasks of one study, in order.
-        question: The question that they answer; "": that of the studies, if they state the same.
+        question: The question that they answer; "": the one that all the studies state, if they agree.
         title: Of the page; the folder's name by default.
         left_out: Names of further studies in the store that judged the same comparisons.
     """
@@ -125,7 +125,7 @@ def _name(page: Page, *, of_tasks: bool) -> str:
 
 
 def _folder(page: Page, *, of_tasks: bool) -> str:
-    """Return the folder of a study's or task's page, relative to that of the page on all of them."""
+    """Return the folder of a study's or task's page, relative to the folder of the page on all of them."""
     return f"{page.study}/{page.folder}" if page.info.task and not of_tasks else page.folder
 
 

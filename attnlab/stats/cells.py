@@ -12,7 +12,9 @@ from attnlab.config.factors import factorial_design
 from attnlab.config.question import EstimandConfig
 from attnlab.stats.estimators import CellSummary, Estimator, FittedOptimum
 from attnlab.stats.predict import Futility
+from attnlab.stats.records import RunRecord
 from attnlab.stats.sequential import Looks
+from attnlab.stats.sweep import swept_path
 
 if TYPE_CHECKING:
     from attnlab.config.study import StudyConfig
@@ -211,14 +213,14 @@ class ComparisonSpec:
         return self.control is not None and all(axes[axis] == label_text(value) for axis, value in self.control.items())
 
 
-def sections_of(study: StudyConfig, *, swept: str | None = None) -> tuple[Section, ...]:
+def sections_of(study: StudyConfig, *, records: Iterable[RunRecord] = ()) -> tuple[Section, ...]:
     """Return the settings of a study's analyses.
 
     Args:
         study: As read.
-        swept: The path that its runs sweep, when it is known; default: the study's.
+        records: Its runs, which say what they sweep; without one of a sweep, the study says it.
     """
-    path, design = swept or study.swept_path, factorial_design(study)
+    path, design = swept_path(records) or study.swept_path, factorial_design(study)
     found = (Over(study.over_axis) if study.over_axis else None, Sweep(path) if path else None, design)
     return tuple(section for section in found if section is not None)
 

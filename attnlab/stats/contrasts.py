@@ -361,8 +361,8 @@ def with_tables(result: JointResult, tables: Sequence[StudyTable], contrasts: Se
     """Return a result with other verdicts in its tables, which its contrasts have as well.
 
     Args:
-        tables: Those of the result, with other verdicts on the same comparisons and trends.
-        contrasts: Those of the result.
+        tables: The tables of the result, with other verdicts on the same comparisons and trends.
+        contrasts: The contrasts of the result.
     """
     by_name = {table.name: table for table in tables}
     cells = {table.name: {(c.name, c.baseline): c for c in comparisons(table.cells)} for table in tables}

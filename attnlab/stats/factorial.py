@@ -71,7 +71,7 @@ class Effect:
         name: As in ``no_wo``, ``rotary instead of learned`` or ``no_wo × rotary``.
         is_main: True for main effects.
         values: Seed -> the effect in this seed, in the metric's unit: on minus off. With lost runs, their scatter is increased
-            to that of an estimate from the completed runs.
+            as for an estimate from the completed runs.
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
         verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.

@@ -10,8 +10,8 @@ deviations that differ by a factor of 3 has up to 8 % of false verdicts, and its
 Simultaneous intervals hold together, and agree with the verdicts of the table. The 95 % interval of a difference covers the
 truth in 95 of 100 comparisons. A table has several, and verdicts are corrected for their number, so such an interval can
 exclude zero where the verdict is inconclusive. The simultaneous interval is Bonferroni's: with m comparisons each has the level
-1 - 0.05/m, and in 95 of 100 tables all of them together cover the true differences, under any dependence (Dunn 1961). Those of
-moderated t-tests can be narrower than the interval of the comparison alone, which has to exclude zero for a verdict as well
+1 - 0.05/m, and in 95 of 100 tables all of them together cover the true differences, under any dependence (Dunn 1961). With
+moderated t-tests it can be narrower than the interval of the comparison alone, which has to exclude zero for a verdict as well
 (`attnlab.stats.paired`). The wider one of the two is then the simultaneous interval.
 
 Verdicts are corrected by Holm's method, which rejects all that Bonferroni's does, and more. Where it shows a difference that

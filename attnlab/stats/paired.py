@@ -84,7 +84,7 @@ def skewness_corrected_p(size: float, n: int, *, skewness: float, degrees_of_fre
         size: The mean minus the tested value, in standard deviations of one difference.
         n: Number of pairs.
         skewness: Of the differences.
-        degrees_of_freedom: Those of the t-test.
+        degrees_of_freedom: Of the t-test.
     """
     from scipy.special import stdtr
 
@@ -208,7 +208,7 @@ class Difference:
         looks: Looks that the p-values and the interval are corrected for.
         levels: Levels below which the table's tests would be significant after Holm's correction, given the rest of the table.
         comparisons: Number of comparisons with a test in its table, this one included.
-        skewness: That of the paired differences; None with fewer than `SKEWNESS_SEEDS` pairs or without a t-test.
+        skewness: Of the paired differences; None with fewer than `SKEWNESS_SEEDS` pairs or without a t-test.
         no_test: The reason why several pairs have no test; None when they have one.
         null: The value of the estimate without a difference.
         like_metric: An estimate above `null` is one of larger scores, rather than of better ones.

@@ -321,7 +321,7 @@ def power(
         sd: The true standard deviation of the pairs' differences.
         margin: Largest difference that counts as equivalent.
         levels: Levels of the table's two-sided t-test, and of its two one-sided tests.
-        prior: That of the variances of the table.
+        prior: The prior of the variances of the table.
         alone: Levels of the tests of the comparison alone, which matter if there is a prior.
     """
     import numpy

@@ -127,7 +127,7 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
     return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest, usable)
 
 
-def swept_path(records: Iterable[Mapping[str, Any]]) -> str | None:
+def swept_path(records: Iterable[RunRecord]) -> str | None:
     """Return the dotted path of the hyperparameter that the runs sweep; None when they are not runs of a sweep."""
     return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)
 

@@ -7,14 +7,17 @@ names recorded runs that a change of the user's code invalidates.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.progress import Progress, no_progress
+from attnlab._util.text import count
+from attnlab.config.axes import text
 from attnlab.errors import UserError
 from attnlab.study.execution.rows import run_folder
 from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG, has_result
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
     from attnlab.tracking.client import Record
 
+logger = logging.getLogger(__name__)
+
 
 def plan(
     source: str | Path | dict[str, Any],
@@ -39,8 +44,8 @@ def plan(
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
-    Fields that are ``auto`` have the values of the study's recorded runs. Those of ``machine`` are otherwise measured on this
-    machine, in a few seconds, once: the user's state folder keeps the measurement.
+    Fields that are ``auto`` have the values of the study's recorded runs. Without such runs, the fields of ``machine`` are
+    measured on this machine, in a few seconds, once: the user's state folder keeps the measurement.
 
     Args:
         source: a YAML file, or its content as a dict.
@@ -223,3 +228,35 @@ def _digests(config: dict[str, Any]) -> dict[str, str]:
     """Return the digests of the user's code, or of the files of a program, by name, from a configuration as JSON."""
     sources = {Path(path).name: digest for path, digest in config.get("sources", {}).items()}
     return sources | config.get("packages", {}) | config.get("files", {})
+
+
+def describe_recorded_machine(study: str, root: str | Path | None = None) -> tuple[tuple[str, str], ...]:
+    """Return the fields that a study leaves to the plan, each with its value on a type of device and the reason."""
+    return tuple(
+        (path, f"{text(setting.value)} on {kind}: {setting.reason}")
+        for kind, settings in recorded_machine(study, root).items()
+        for path, setting in settings.items()
+    )
+
+
+def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None) -> None:
+    """Check the variants, components and position schemes of a plan that are not attnlab's, at the shapes of the study.
+
+    What has passed is not checked again until its code or its shapes change.
+
+    Args:
+        plan: its refused cells are not checked.
+        start: called with a description of each check before it runs.
+
+    Raises:
+        UserError: a check failed.
+    """
+    if plan.study.command is not None:
+        return
+    configs = [cell.config for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
+    if not any(config.sources or config.packages for config in configs):
+        return
+    from attnlab.testing.study_contract import require_correct_variants
+
+    if checked := require_correct_variants(configs, start=start):
+        logger.info("checked %s at the shapes of the study", count(checked, "variant"))

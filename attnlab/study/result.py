@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,17 @@ from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.run import RunConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.question import with_margin
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.search import different_values, exclude_trials, summarize_searches
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.plan import finished_records
+from attnlab.tracking.client import runs_folder
 from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan
     from attnlab.stats.look_history import LookHistory
     from attnlab.tracking.artifacts import ReferenceScore
+    from attnlab.tracking.client import Record
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,13 @@ def other_rows(plan: Plan, folder: Path) -> list[Row]:
     records = finished_records(replace(plan, cells=plan.unselected), folder)
     rows = [row_of_record(record, root=folder) for record in records.values()]
     return [row for row in rows if row.phase != "stage"]
+
+
+def search_warnings(plan: Plan, records: Sequence[Record]) -> list[str]:
+    """Return the warnings about the finished trials of a search, as the results have them."""
+    if plan.study.search is None:
+        return []
+    result = StudyResult(plan, [row_of_record(record, root=runs_folder()) for record in records])
+    summaries = summarize_searches(result.records(), result.comparison(), plan.study.search)
+    warnings = [f"{summary.cell}: {warning}" for summary in summaries for warning in summary.warnings]
+    return [*warnings, *(f"search: {text}" for text in different_values(summaries, plan.study.search))]

@@ -8,22 +8,18 @@ others.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.code_digest import remember
 from attnlab._util.files import file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import as_interrupts, start_fork_server
+from attnlab._util.process import as_interrupts
 from attnlab._util.run_state import RunState
-from attnlab._util.text import count
-from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, nearest
-from attnlab.study.execution.concurrency import Workers, requested_workers
-from attnlab.study.execution.job import PRELOAD, PRELOAD_OF_COMMANDS, TRAIN
+from attnlab.study.execution.concurrency import Workers, requested_workers, start_workers
+from attnlab.study.execution.job import TRAIN
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import BackgroundScores
 from attnlab.study.execution.runner import Runner
@@ -36,8 +32,6 @@ from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-
-logger = logging.getLogger(__name__)
 
 __all__ = ["Row", "StudyResult", "run"]
 
@@ -91,6 +85,7 @@ def run(
             says how many runs are finished.
     """
     from attnlab.planning.plan import Plan
+    from attnlab.study.plan import check_own_variants
     from attnlab.study.plan import plan as make_plan
 
     workers = requested_workers(workers)
@@ -154,39 +149,3 @@ def _states(names: Collection[str]) -> set[str]:
                 f"expected states among {', '.join(RETRIABLE)}, got {name!r}{nearest(name, map(str, RETRIABLE))}", "--retry"
             )
     return set(names)
-
-
-def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None) -> None:
-    """Check the variants, components and position schemes of a plan that are not attnlab's, at the shapes of the study.
-
-    What has passed is not checked again until its code or its shapes change.
-
-    Args:
-        plan: its refused cells are not checked.
-        start: called with a description of each check before it runs.
-
-    Raises:
-        UserError: a check failed.
-    """
-    if plan.study.command is not None:
-        return
-    configs = [cell.config for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    if not any(config.sources or config.packages for config in configs):
-        return
-    from attnlab.testing.study_contract import require_correct_variants
-
-    if checked := require_correct_variants(configs, start=start):
-        logger.info("checked %s at the shapes of the study", count(checked, "variant"))
-
-
-def start_workers(plan: Plan) -> None:
-    """Start the server that the workers of a study are forked from, and remember the code of the user that they run."""
-    start_fork_server(PRELOAD if plan.study.command is None else PRELOAD_OF_COMMANDS)
-    remember(_code(plan))
-
-
-def _code(plan: Plan) -> dict[str, str]:
-    """Return the users' files and modules that the plan runs -> digests."""
-    configs = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    configs = [config for config in configs if isinstance(config, RunConfig)]
-    return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}

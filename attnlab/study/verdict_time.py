@@ -7,6 +7,7 @@ from the finished runs of the study's cells; without any, only the seeds for a g
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.errors import UserError
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.predict import Spread, TableDesign, largest_spread, pooled_spread, seeds_for_verdict, verdict_probability
 from attnlab.stats.sequential import Looks
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 
+MEASURED_SECONDS = 0.5  # of matrix products
 EXAMPLES = (5, 10)  # numbers of seeds, besides the planned one, for which the largest spread is stated
 
 
@@ -288,3 +291,48 @@ def _design(margin: float | str | None, total: int, sharing: int, *, several: bo
         return None
     most = MAX_DEGREES_OF_FREEDOM_OF_GROUPS if several else MAX_DEGREES_OF_FREEDOM
     return TableDesign(float(margin), total, sharing if moderate else 0, most)
+
+
+def estimate_pace(plan: Plan, tflops: float | None) -> Pace:
+    """Return the rate that turns the FLOPs of a plan into time: given, known from earlier steps, or measured."""
+    bound = "Small models reach only part of this rate"
+    if tflops:
+        return Pace(tflops, 1, f"given by --tflops. {bound}")
+    try:
+        known = known_pace(plan)
+    except UserError:  # `attnlab plan` reports the same problem with the store
+        known = None
+    if known is not None:
+        return known
+    rate, source = measured_rate(plan)
+    return Pace(rate, 1, f"{source}. {bound}")
+
+
+def measured_rate(plan: Plan) -> tuple[float, str]:
+    """Return the rate of square matrix products on the study's device in TFLOP/s, and a description of the measurement.
+
+    The fastest product counts, because other programs slow most of them on a busy machine.
+    """
+    import torch
+
+    from attnlab.nn.processor import DTYPES
+    from attnlab.training.device import synchronise
+
+    config = plan.cells[0].config
+    device = torch.device(config.machine.device)
+    if device.type == "cuda" and not torch.cuda.is_available():  # every cell is refused, so no time depends on the rate
+        device = torch.device("cpu")
+    torch.set_float32_matmul_precision(config.machine.matmul_precision)
+    size = 4096 if device.type == "cuda" else 1024
+    a = torch.ones(size, size, device=device, dtype=DTYPES.get(config.train.precision))
+    seconds: list[float] = []
+    with torch.inference_mode():
+        torch.mm(a, a)
+        synchronise(device)
+        while sum(seconds) < MEASURED_SECONDS:
+            begin = time.perf_counter()
+            torch.mm(a, a)
+            synchronise(device)
+            seconds.append(time.perf_counter() - begin)
+    source = f"measured with {config.train.precision} products of {size} x {size} on {device.type} (--tflops X sets it)"
+    return 2 * size**3 / min(seconds) / 1e12, source

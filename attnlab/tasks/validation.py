@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnlab._util.raise_site import describe_error
 from attnlab.errors import UserError
 from attnlab.registry import ESTIMATORS
 from attnlab.tasks import IGNORED, Batch, Task
@@ -18,6 +19,7 @@ from attnlab.tasks.masking import uniform_output
 
 if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
+    from attnlab.config.types import Named
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("language_model", "classifier", "encoder_decoder", "masked_language_model"),
@@ -221,3 +223,24 @@ def prepare_task(task: Task, config: RunConfig) -> Task:
             f"task {config.task.label}: its data have changed since this was planned: expected {config.data}, found {identity}"
         )
     return task
+
+
+def construct(cls: Any, named: Named) -> Any:
+    """Return a task; ``UserError`` if its class raises anything."""
+    try:
+        return cls(**named.options)
+    except UserError:
+        raise
+    except Exception as error:  # a user's task may raise anything
+        raise UserError(f"task {named.label}: {describe_error(error, cls)}") from error
+
+
+def identity_of(task: Any, named: Named) -> str:
+    """Return the checksum of a task's data; ``UserError`` if it has none."""
+    try:
+        return task.identity()
+    except UserError:
+        raise
+    except Exception as error:  # a user's task may raise anything, or have no identity()
+        reason = describe_error(error, type(task))
+        raise UserError(f"task {named.label}: expected identity() to return a checksum of its data, got {reason}") from error

@@ -168,7 +168,7 @@ def _as_last_block(check: Check[CheckTarget]) -> Check[CheckTarget]:
 def require_correct_variants(configs: Iterable[RunConfig], *, start: Callable[[str], None] | None = None) -> int:
     """Check the user's variants, components and position schemes of a study quickly, at the study's shapes alone.
 
-    Those of attnlab are covered by its tests. What has passed is not checked again until its code or its shapes change.
+    The ones of attnlab are covered by its tests. What has passed is not checked again until its code or its shapes change.
 
     Args:
         configs: resolved configurations of the cells that are not refused.

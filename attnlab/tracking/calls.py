@@ -10,19 +10,24 @@ import base64
 import hashlib
 import json
 import sys
+import tempfile
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.redact import command_line
 from attnlab.config.paths import assignment
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
 from attnlab.tracking.tags import command, study_text
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from attnlab.config.study import StudyConfig
     from attnlab.planning.plan import Plan
 
 CALL_PREFIX = "attnlab.call."  # of experiment tags, one for each call
@@ -96,3 +101,26 @@ def _command(plan: Plan, file: str) -> str:
     assignments = plan.study.assignments if plan.study.path else {}  # those over a dictionary are in its YAML
     sets = [f"--set={assignment(path, value)}" for path, value in assignments.items()]
     return command_line(["attnlab", "run", file, *sets])
+
+
+def recorded_study(client: MlflowClient, study: str, calls: Sequence[Call], *, run_id: str) -> tuple[StudyConfig, str]:
+    """Return the study of the last recorded call and the text of its file; without calls, those that a run recorded.
+
+    Args:
+        study: its name.
+        run_id: of the run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.yaml"
+        if calls:
+            path.write_text(calls[-1].text, encoding="utf-8")
+        else:
+            client.download_artifacts(run_id, "study.yaml", folder)
+        # The file may state another name than the record, or none: `--set study=...` names a study, too. The limits of
+        # runs, which no page shows, may have keys that were deleted since.
+        text = path.read_text(encoding="utf-8")
+        try:
+            return read_study(path, sets={"study": study, "run": {}}), text
+        except UserError as error:  # its place is a copy that is deleted
+            place = f"the recorded study file of {study!r}"
+            raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None

@@ -1,6 +1,6 @@
 """Connection to MLflow: the store's address, its client, error classification, batched writes, studies and their records.
 
-A store may hold experiments and runs of other programs. Those of attnlab have tags: `is_study` and `search_runs`.
+A store may hold experiments and runs of other programs. The ones that attnlab made have tags: `is_study` and `search_runs`.
 """
 
 from __future__ import annotations

@@ -21,10 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from attnlab._util.files import describe_error, replacing
+from attnlab._util.metrics import ITEMS_FILE
+from attnlab._util.run_state import Reset
 from attnlab._util.text import count
 from attnlab.config.run import InitConfig, RunConfig
 from attnlab.errors import UserError
-from attnlab.training.result import Result, load_result
+from attnlab.training import checkpoint
+from attnlab.training.result import FILE, Result, load_result, remove_result
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 State = dict[str, Tensor]
@@ -55,6 +58,19 @@ def save(model: nn.Module, config: RunConfig, folder: Path) -> None:
         half.write_bytes(to_bytes(state, metadata))
     with replacing(folder / CONFIG) as half:
         half.write_bytes(text)
+
+
+def reset(folder: Path, how: Reset) -> None:
+    """Remove the files of an earlier attempt from a run's folder, so that the run starts from its first step.
+
+    ``Reset.RESULT`` keeps the checkpoints of a run without a result: the result was removed earlier, or the run had none
+    because memory ran out.
+    """
+    if how is Reset.FOLDER or (how is Reset.RESULT and (folder / FILE).exists()):
+        checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
+        for name in (WEIGHTS, CONFIG, ITEMS_FILE):  # the new attempt may end without a model
+            (folder / name).unlink(missing_ok=True)
+        remove_result(folder)
 
 
 def load(folder: Path) -> tuple[RunConfig, State]:

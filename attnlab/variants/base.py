@@ -112,7 +112,7 @@ class Variant(nn.Module):
             declaration.
         trained_apart: names of the submodules that the variant trains by a separate loss
             (``attnlab.nn.functions.with_gradient_of``), because they only choose, for example, keys. The check of gradients
-            leaves them out: their gradients are not those of the output.
+            leaves them out: they are not the gradients of the output.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
         permutation_equivariant: True for a variant that treats its keys as a set, apart from role and position scheme. False
             when its pattern depends on positions.

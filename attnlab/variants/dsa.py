@@ -22,7 +22,7 @@ missing: the factor does not change S_t, but without it softmax(I_t) is sharper.
 of the indexer's queries and keys are rotated as by ``rotary``, in the authors' code a part of them. Among equal scores, later
 keys come first. All logits are computed and other keys masked: the variant shows what the sparsity costs in quality, in rows
 of up to about 1,000 positions, and saves no time.
-Cost: that of ``dense``, twice the logits in training, and O(t s n_I d_I) for the indexer; 4 dim^2 +
+Cost: as ``dense``, twice the logits in training, and O(t s n_I d_I) for the indexer; 4 dim^2 +
 (n_I d_I + d_I + n_I) dim parameters. Decoding also caches k^I, d_I numbers a position.
 Glossary: ``project`` W_Q, W_K, W_V; ``indexer`` has ``query`` q^I, ``key`` k^I and ``weight`` w^I; ``count`` k; ``index_heads``
 n_I; ``index_dim`` d_I; ``out`` W_O.

@@ -1,4 +1,4 @@
-"""PaTH attention: logits whose transformation depends on the positions between query and key.
+"""PaTH attention: the positions between query and key transform their logit.
 
 Yang et al. 2025, arXiv:2505.16381, "PaTH Attention: Position Encoding via Accumulating Householder Transformations".
 
@@ -47,7 +47,7 @@ BLOCK = 64  # keys
 
 
 class Path(Variant):
-    """Attention whose logits pass a Householder matrix at each position between query and key.
+    """Attention with logits that pass a Householder matrix at each position between query and key.
 
     Args:
         rank: inner width of the projection to w.

@@ -6,7 +6,7 @@ Bloem 2019, "Transformers from scratch", https://peterbloem.nl/blog/transformers
     y      = Concat(head_1, ..., head_h) W_O,                      W_O of (h dim) by dim
 
 Departures from the paper: W_O has a bias only with ``model.attention_bias``.
-Cost: h times that of ``dense``: time O(h t s dim), and 4 h dim^2 parameters.
+Cost: h times as much as ``dense``: time O(h t s dim), and 4 h dim^2 parameters.
 Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 """
 

@@ -24,8 +24,9 @@ from attnlab.registry import TASKS, VARIANTS, check_options
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.execution.job import TRAIN
+from attnlab.study.plan import check_own_variants
 from attnlab.study.result import StudyResult
-from attnlab.study.run import check_own_variants, run
+from attnlab.study.run import run
 from attnlab.tasks import SPLITS
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 from attnlab.tracking.runs import load_runs

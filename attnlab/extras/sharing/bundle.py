@@ -72,7 +72,7 @@ def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path
 
     Raises:
         UserError: the study does not exist or has no run that has ended; a file that its runs depend on is gone, or was
-            changed since. Those of a program (`command`) are looked up in the working directory.
+            changed since. The files of a program (`command`) are looked up in the working directory.
     """
     record = read_study_record(study, root)
     if not any(run.is_current for run in record.runs):

@@ -171,7 +171,7 @@ def submit(request: StudyRequest, resources: Resources, *, storage: str | None =
         UserError: a mistake in the study or its storage, a variant that fails the check, several machines without a storage,
             no submitit, no Slurm.
     """
-    from attnlab.study.run import check_own_variants
+    from attnlab.study.plan import check_own_variants
     from attnlab.study.trials.store import shared_storage
     from attnlab.tracking.client import runs_folder
 

@@ -60,7 +60,7 @@ def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
 
 
 def learning_curves(panels: Sequence[CurvePanel], *, about: str = "") -> list[Figure]:
-    """Draw the plots of `learning_panels`; `about` states of which runs. Of many cells, the paper has those of the metric."""
+    """Draw the plots of `learning_panels`; `about` states of which runs. Of many cells, the paper has only the metric."""
     plots, drawn = [], Counter[str]()
     faceted = [panel.metric for panel in panels if panel.panel][:1]
     for panel in panels:

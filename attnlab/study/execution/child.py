@@ -79,7 +79,10 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
         activity, notify = "this configuration is being trained", _notifier(pipe)
         lock = file_lock(job.folder / "lock", activity=activity, timeout=math.inf, on_wait=notify)
         with log_to(notify), lock:
-            _remove_files(job.folder, job.reset)
+            if job.reset is not Reset.NONE:
+                from attnlab.training.weights import reset
+
+                reset(job.folder, job.reset)
             pipe.send(_train(job, pipe))
     except BrokenPipeError:  # the parent has died
         _exit(1)
@@ -119,26 +122,6 @@ def _notifier(pipe: Connection) -> Callable[[str], None]:
             _send(pipe, Notice(text))
 
     return notify
-
-
-def _remove_files(folder: Path, reset: Reset) -> None:
-    """Remove files of an earlier attempt from a run's folder, so that the run starts from its first step.
-
-    ``Reset.RESULT`` keeps the checkpoints of a run without a result: the result was removed earlier, or the run had none
-    because memory ran out.
-    """
-    if reset is Reset.NONE:
-        return
-    from attnlab._util.metrics import ITEMS_FILE
-    from attnlab.training import checkpoint
-    from attnlab.training.result import FILE, remove_result
-    from attnlab.training.weights import CONFIG, WEIGHTS
-
-    if reset is Reset.FOLDER or (reset is Reset.RESULT and (folder / FILE).exists()):
-        checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
-        for name in (WEIGHTS, CONFIG, ITEMS_FILE):  # the new attempt may end without a model
-            (folder / name).unlink(missing_ok=True)
-        remove_result(folder)
 
 
 def _exit(code: int) -> None:

@@ -111,7 +111,7 @@ class ListOps(Diagnostic):
         """Return the accuracy of a model that reads the outermost operation and the token before its bracket, an estimate.
 
         It answers the commonest value of rows with these two: of ``[MIN`` a low digit. The values are counted in some rows, and
-        the score is that of others.
+        scored on others.
         """
         inputs, targets = self.rows("train", FITTED + ROWS)
         targets = self.evaluated_targets(inputs, targets)

@@ -71,7 +71,7 @@ class Diagnosis:
         return self._removed(check) or (self._of_error(error) if error else self._other(check))
 
     def _at_sizes(self, check: Check[Any], error: str, advice: str) -> Cause | None:
-        """Return the cause of a failure at drawn sizes, or at those of a study, alone; None for another failure."""
+        """Return the cause of a failure at drawn sizes alone, or at the sizes of a study alone; None for another failure."""
         at = self._where_it_fails(check)
         if not isinstance(at, CheckTarget) or not at.sizes.name or (at.sizes.name == SMALL and self._has_shape_of(at)):
             return None
