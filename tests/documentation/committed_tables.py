@@ -212,6 +212,13 @@ def decided(report: str, kind: str, *also: str) -> int:
     return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse", *also)).sum())
 
 
+def recalled_state(bits: int, pointers: int, layers: str) -> tuple[int, int]:
+    """Return the seeds that solve the recall of states, and all seeds."""
+    length = {8: 19, 32: 59}[bits]
+    row = cells("state-recall-cpu").loc[f"state_recall bits={bits} pointers={pointers} length={length} {layers}"]
+    return round(row["estimate"] * row["n"]), int(row["n"])
+
+
 def short_conv(task: str, cell: str, width: int) -> float:
     """Return the mean accuracy of a recurrence with a short convolution of this width; 0 for none."""
     return value(f"claims/short-conv-cpu/{task}", f"{cell} short_conv={width}", "accuracy")[0]

@@ -64,6 +64,7 @@ from tests.documentation.committed_tables import (
     quickstart_scores,
     recall,
     recalled_after,
+    recalled_state,
     reference,
     row,
     runs,
@@ -268,6 +269,24 @@ CLAIMS = [
             *(32, 4, 8, runs(RECALL)[runs(RECALL)["cell"].str.contains("dense")]["accuracy"].min()),
             *(*recalled_after(), runs(RECALL)["train.steps"].max()),
             *(recall(variant, pairs) for variant in ("linear", "lstm") for pairs in (4, 8)),
+        ),
+    ),
+    Claim(
+        DIAGNOSTICS,
+        "with # bits and # pointers, two blocks of `delta` with negative eigenvalues solve `state_recall` with # of # seeds, "
+        "one such block and one of attention with # of #, and two of attention with # of #: it knows the bits under the "
+        "pointers, not which pointer has which, and scores #,",
+        lambda: (
+            *(8, 3, *recalled_state(8, 3, "recurrence"), *recalled_state(8, 3, "hybrid"), *recalled_state(8, 3, "attention")),
+            value("state-recall-cpu", "state_recall bits=8 pointers=3 length=19 attention", "accuracy")[0],
+        ),
+    ),
+    Claim(
+        DIAGNOSTICS,
+        "With # bits and # pointers, none of them solves it in # steps (# of # seeds each)",
+        lambda: (
+            *(32, 5, runs("state-recall-cpu")["train.steps"].max()),
+            *max(recalled_state(32, 5, layers) for layers in ("recurrence", "hybrid", "attention")),
         ),
     ),
     Claim(
