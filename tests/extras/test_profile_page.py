@@ -32,7 +32,8 @@ def test_statements_follow_from_the_seeds() -> None:
     mine = statement("mqar", "mine")
     assert mine.startswith("solves it with all seeds at pairs 4 (3 of 3 seeds [0.29, 1.00])")
     assert "is not shown to solve it at pairs 8 (2 of 3 seeds [0.09, 0.99])" in mine
-    assert mine.endswith("solves it with no seed at pairs 16 (0 of 3 seeds [0.00, 0.71], accuracy 0.210 to 0.340, chance 0.06)")
+    numbers = "0 of 3 seeds [0.00, 0.71], accuracy 0.210 to 0.340, chance 0.06"
+    assert mine.endswith(f"solves it with no seed at pairs 16 in 100 steps ({numbers})")
     hardest = "solves it with all seeds up to pairs 16 (3 of 3 seeds [0.29, 1.00]), the hardest level tested"
     assert statement("mqar", "dense") == hardest
     assert statement("parity", "mine") == "has no result at pairs 4: it was refused"
@@ -178,7 +179,7 @@ def test_a_profile_is_made_by_the_command_and_in_python(
     assert main(["profile", "mine.py:Mine", "--tasks", task, "--with", "qk_norm", "--workers", "2", "--no-check"]) == 0
     output = capsys.readouterr().out
     assert (
-        "TinyParity: Mine with qk_norm solves it with no seed at length 8 (0 of 3 seeds" in output
+        "TinyParity: Mine with qk_norm solves it with no seed at length 8 in 2 steps (0 of 3 seeds" in output
         and "report: reports/profile/" in output
     )
     folder = tmp_path / "reports" / "profile" / "Mine-with-qk_norm"

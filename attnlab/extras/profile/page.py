@@ -240,9 +240,9 @@ def describe_scores(result: LevelResult) -> str:
 def describe_ability(ability: AbilityResult, variant: str) -> Sentence:
     """Return the levels that a variant or its seeds solve, in one sentence without its subject.
 
-    Examples: "solves it up to pairs 16 (8 of 8 seeds [0.63, 1.00]); fails at pairs 32 (0 of 8 seeds [0.00, 0.37], accuracy
-    0.310 to 0.420, chance 0.03)". With fewer seeds, which show no ability: "solves it with all seeds up to pairs 16 (3 of 3
-    seeds [0.29, 1.00]); with no seed at pairs 32 (...)".
+    Examples: "solves it up to pairs 16 (8 of 8 seeds [0.63, 1.00]); fails at pairs 32 in 700 steps (0 of 8 seeds [0.00, 0.37],
+    accuracy 0.310 to 0.420, chance 0.03)". With fewer seeds, which show no ability: "solves it with all seeds up to pairs 16
+    (3 of 3 seeds [0.29, 1.00]); with no seed at pairs 32 in 700 steps (...)".
     """
     results = ability.results[variant]
     parts: list[str] = []
@@ -269,7 +269,7 @@ def _describe_levels(
     elif outcome is Outcome.NOT_SOLVED:
         chance = f", {ability.metric} {describe_scores(result)}, chance {level.chance:.2f}" if result.scores else ""
         yield Strong("fails" if result.ability is Ability.CANNOT else "solves it with no seed")
-        yield f" at {level.name} ({describe_rate(result)}{chance})"
+        yield f" at {level.name} in {level.steps:,} steps ({describe_rate(result)}{chance})"
     elif outcome is Outcome.OPEN:
         yield "is "
         yield Strong("not shown")
