@@ -8,10 +8,12 @@ its record's status is FINISHED, which is written last.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from http.client import NOT_FOUND
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.tracking.artifacts import ReferenceScore
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
@@ -380,8 +384,18 @@ class Tracker:
         self._submit(run_id, log_weights, self._raw, run_id, folder)
 
     def log_model(self, run_id: str, folder: Path) -> None:
-        """Make the weights in a run's folder, if it has any, a logged model of MLflow."""
-        self._submit(run_id, lambda: log_model(self._raw, self._raw.get_run(run_id), folder))
+        """Make the weights in a run's folder, if it has any, a logged model of MLflow, unless the server knows none."""
+        from mlflow.exceptions import MlflowException
+
+        def attach() -> None:
+            try:
+                log_model(self._raw, self._raw.get_run(run_id), folder)
+            except MlflowException as error:
+                if error.get_http_status_code() != NOT_FOUND:
+                    raise
+                logger.debug("no logged model of %s: %s", run_id, error)  # a server of MLflow 2
+
+        self._submit(run_id, attach)
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

@@ -181,7 +181,8 @@ def test_the_model_of_a_run_is_a_logged_model_as_long_as_its_weights_are_there(f
     assert sorted(models) == ["dense-s0", "dense-s1"] and all((root / file).is_file() for file in models.values())
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     outputs = client.get_run(finished.rows[0].run_id).outputs
-    (link,) = outputs.model_outputs if outputs else ()
+    assert outputs is not None
+    (link,) = outputs.model_outputs
     model = client.get_logged_model(link.model_id)
     assert (model.name, model.status, model.params["variant"]) == ("dense-s0", "READY", "dense")
     assert all(row.reused for row in go(root).rows) and logged_models(root) == models, "each once"

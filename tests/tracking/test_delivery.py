@@ -324,6 +324,28 @@ def test_the_timeout_is_a_number(root: Path, monkeypatch: pytest.MonkeyPatch, va
     assert caught.value.where == "ATTNLAB_TRACKING_PATIENCE"
 
 
+@pytest.mark.parametrize(("code", "known"), [("ENDPOINT_NOT_FOUND", False), ("PERMISSION_DENIED", True)])
+def test_a_server_without_logged_models_records_the_run(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, known: bool
+) -> None:
+    """MLflow 2 has none. Another refusal is an error."""
+    tracker = Tracker(small(), root)
+    run_id = tracker.start(small().runs[0])
+    (tmp_path / "work" / "key").mkdir(parents=True)
+    (tmp_path / "work" / "key" / "model.safetensors").write_bytes(b"")
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise MlflowException("no", error_code=getattr(codes, code))
+
+    monkeypatch.setattr("mlflow.MlflowClient.search_logged_models", refuse)
+    tracker.log_model(run_id, tmp_path / "work" / "key")
+    if known:
+        with pytest.raises(TrackingRejected, match="rejected the request: no"):
+            tracker.finish(run_id, RunState.COMPLETED)
+    else:
+        assert tracker.finish(run_id, RunState.COMPLETED).info.status == "FINISHED"
+
+
 def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "MAX_LOG_BYTES", 25)
     log = tmp_path / "log.txt"
