@@ -2,7 +2,7 @@
 
 How many seeds a verdict takes depends on the spread of the paired differences (`attnlab.stats.predict`). It is estimated
 from the finished runs of the study's cells; without any, only the seeds for a given spread are known.
-``Pace`` is the rate at which the runs of a study train on this machine, as far as it is known without training.
+``Pace`` is the rate at which the runs of a study train on this machine: of earlier steps, else of matrix products.
 """
 
 from __future__ import annotations

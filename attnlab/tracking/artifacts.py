@@ -268,15 +268,11 @@ def log_model(client: MlflowClient, record: Record, folder: Path) -> None:
     weights = folder / FILES[0]
     if not weights.is_file() or (record.outputs and record.outputs.model_outputs):  # linked last
         return
-    models = logged_models(client, record)
-    model = models[0] if models else client.create_logged_model(
-        record.info.experiment_id,
-        re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name)),  # MLflow allows no / : . % or quotes
-        source_run_id=record.info.run_id,
-        tags={WEIGHTS_TAG: weights.relative_to(folder.parent.parent).as_posix()},
-        params=dict(record.data.params),
-        model_type="attnlab",
-    )  # fmt: skip
+    fields = {"source_run_id": record.info.run_id, "params": dict(record.data.params), "model_type": "attnlab"}
+    fields["name"] = re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name))  # MLflow allows no / : . % or quotes
+    fields["tags"] = {WEIGHTS_TAG: weights.relative_to(folder.parent.parent).as_posix()}
+    known = logged_models(client, record)  # of a call that was cut off
+    model = known[0] if known else client.create_logged_model(record.info.experiment_id, **fields)
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(record.info.run_id, [LoggedModelOutput(model.model_id, step=0)])  # a link on the page of the run
 

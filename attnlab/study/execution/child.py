@@ -202,7 +202,7 @@ def output_to(path: Path) -> None:
 
 
 class _Redacted(io.TextIOWrapper):
-    """A text stream without secrets: the log becomes an artifact of the run if the run fails."""
+    """A text stream without secrets: the log becomes an artifact of the run."""
 
     def write(self, text: str, /) -> int:
         return super().write(redact(text))
