@@ -30,11 +30,14 @@ def statement(task: str, variant: str) -> str:
 
 def test_statements_follow_from_the_seeds() -> None:
     mine = statement("mqar", "mine")
-    assert mine.startswith("solves it with all seeds at pairs 4 (3 of 3 seeds [0.29, 1.00])")
-    assert "is not shown to solve it at pairs 8 (2 of 3 seeds [0.09, 0.99])" in mine
-    numbers = "0 of 3 seeds [0.00, 0.71], accuracy 0.210 to 0.340, chance 0.06"
+    assert mine.startswith("solves it with all seeds at pairs 4 (3 of 3 seeds [0.20, 1.00])")
+    assert "is not shown to solve it at pairs 8 (2 of 3 seeds [0.05, 1.00])" in mine
+    others = "0 of 1 seed at learning rate 0.00075; 0 of 1 seed at learning rate 0.012"
+    numbers = f"0 of 3 seeds [0.00, 0.80], accuracy 0.210 to 0.340, chance 0.06; {others}"
     assert mine.endswith(f"solves it with no seed at pairs 16 in 100 steps ({numbers})")
-    hardest = "solves it with all seeds up to pairs 16 (3 of 3 seeds [0.29, 1.00]), the hardest level tested"
+    hardest = (
+        "solves it with all seeds up to pairs 16 (3 of 3 seeds [0.20, 1.00] at learning rate 0.012), the hardest level tested"
+    )
     assert statement("mqar", "dense") == hardest
     assert statement("parity", "mine") == "has no result at pairs 4: it was refused"
     assert "2 diverged" in statement("parity", "lstm")
@@ -70,22 +73,23 @@ def test_an_outcome_needs_all_seeds_and_the_next_level_most(result: object, outc
 def test_the_page_has_every_number_and_no_mean_over_abilities(tmp_path: Path) -> None:
     write_profile(tmp_path, made_up_profile())
     page = (tmp_path / "index.html").read_text()
-    for text in ("0.990, 0.920, 0.330", "2 of 3 seeds [0.09, 0.99]", "arXiv:2312.04927", "it was refused", "mqar.yaml"):
+    for text in ("0.990, 0.920, 0.330", "2 of 3 seeds [0.05, 1.00]", "arXiv:2312.04927", "it was refused", "mqar.yaml"):
         assert text in page and text in (tmp_path / "README.md").read_text()
     assert page.count("<svg") == 2 and "rotary" in page and "60 of 100" in page and "<small>(1 to 3)" in page
     scores = [row for row in csv.DictReader((tmp_path / "runs.csv").open())]
     mine = [float(row["score"]) for row in scores if row["variant"] == "mine"]
     assert f"{sum(mine) / len(mine):.2f}" not in page and f"{sum(mine) / len(mine):.3f}" not in page
-    solved = [row["solved"] for row in scores if row["variant"] == "mine"]
-    assert solved == ["1"] * 3 + ["1", "1", "0"] + ["0"] * 3
+    solved = [(row["lr"], row["solved"]) for row in scores if row["variant"] == "mine"]
+    best = [("0.003", solves) for solves in "111110000"]
+    assert solved == [*best, ("0.00075", "0"), ("0.012", "0")]
     assert [row.cells[0] for row in make_page(made_up_profile()).overview.rows] == ["mqar", "parity"]
 
 
 @pytest.mark.parametrize(
     ("seeds", "says"),
     [
-        (3, "With 3 seeds, 3 of 3 are compatible with every rate from 0.29, and 0 of 3 with every rate up to 0.71."),
-        (5, "With 5 seeds, 5 of 5 are compatible with every rate from 0.48, and 0 of 5 with every rate up to 0.52."),
+        (3, "With 3 seeds, 3 of 3 are compatible with every rate from 0.20, and 0 of 3 with every rate up to 0.80."),
+        (5, "With 5 seeds, 5 of 5 are compatible with every rate from 0.38, and 0 of 5 with every rate up to 0.62."),
     ],
 )
 def test_the_notes_state_what_the_number_of_seeds_can_show(seeds: int, says: str) -> None:
@@ -96,7 +100,7 @@ def test_the_notes_state_what_the_number_of_seeds_can_show(seeds: int, says: str
 def test_the_plot_has_a_dot_for_each_seed_and_lines_of_chance_and_threshold() -> None:
     mqar = make_page(made_up_profile()).sections[0].plot
     assert mqar.count("<circle") == 3 * (3 + 3 + 1)  # levels of mine, dense and lstm
-    assert mqar.count('stroke-dasharray="3 3"') == 3 and "2/3 [0.09, 0.99]" in mqar
+    assert mqar.count('stroke-dasharray="3 3"') == 3 and "2/3 [0.05, 1.00]" in mqar
     parity = make_page(made_up_profile()).sections[1].plot
     assert ">1 refused<" in parity and ">1/1, 2 diverged<" in parity
 
@@ -125,9 +129,9 @@ def test_the_summary_names_what_a_variant_can_and_cannot_do() -> None:
 @pytest.mark.parametrize(
     ("scores", "ability"),
     [
-        ([1.0] * 6, Ability.CAN),
-        ([1.0] * 5, Ability.OPEN),
-        ([0.1] * 6, Ability.CANNOT),
+        ([1.0] * 7, Ability.CAN),
+        ([1.0] * 6, Ability.OPEN),
+        ([0.1] * 7, Ability.CANNOT),
         ([0.1] * 3, Ability.OPEN),
         ([1.0] * 5 + [0.1], Ability.OPEN),
     ],

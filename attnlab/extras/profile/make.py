@@ -14,10 +14,11 @@ from attnlab._util.user_code import load_file
 from attnlab.config.axes import text
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
-from attnlab.extras.profile.results import AbilityResult, Profile
+from attnlab.extras.profile.results import LR, OTHER_RATES, AbilityResult, Profile
 from attnlab.extras.profile.run import (
     BASELINES,
     MODEL,
+    RATES_SUFFIX,
     TRAIN_FIELDS,
     Ability,
     Entry,
@@ -204,13 +205,22 @@ def _profile_of(
         model=f"width {MODEL['dim']}, {MODEL['depth']} blocks, {MODEL['heads']} heads",
         train=_describe_training(options.abilities),
         command=options.command,
-        studies={ability.name: os.path.relpath(folder / f"{ability.name}.yaml", page) for ability in options.abilities},
+        studies={file.stem: os.path.relpath(file, page) for file in _study_files(folder, options.abilities)},
     )
+
+
+def _study_files(folder: Path, abilities: Sequence[Ability]) -> list[Path]:
+    """Return the studies of some diagnostics; one of which every level was solved has no study of other learning rates."""
+    files = [folder / f"{ability.name}{suffix}.yaml" for ability in abilities for suffix in ("", RATES_SUFFIX)]
+    return [file for file in files if file.is_file()]
 
 
 def _describe_training(abilities: Sequence[Ability]) -> str:
     """Return the training that all runs share, and the scores at which they end early."""
-    training = f"batches of {TRAIN_FIELDS['batch_size']} rows, learning rate {TRAIN_FIELDS['lr']:g}, the same for all variants"
+    others = " and ".join(f"{rate:g}" for rate in OTHER_RATES)
+    training = (
+        f"batches of {TRAIN_FIELDS['batch_size']} rows, learning rate {LR:g}; where not all seeds solve a level, also {others}"
+    )
     scores = " or ".join(f"{score:g}" for score in sorted({a.stop_at for a in abilities if a.stop_at is not None}))
     end = f"a run ends when its accuracy on valid, computed every {TRAIN_FIELDS['eval_every']} steps, reaches {scores}"
     return f"{training}; {end}" if scores else training

@@ -9,7 +9,7 @@ from itertools import groupby
 from attnlab._util.colors import color_of
 from attnlab._util.cost_metrics import COST_METRICS, CostMetric
 from attnlab._util.run_state import RunState
-from attnlab.extras.profile.results import COSTS, Ability, AbilityResult, Level, LevelResult, Outcome, Profile
+from attnlab.extras.profile.results import COSTS, LR, RATES, Ability, AbilityResult, Level, LevelResult, Outcome, Profile
 from attnlab.report.plots.rows import LevelRow, LevelRows, level_plot
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.summary import Sentence, Strong
@@ -18,14 +18,16 @@ from attnlab.stats.exact import clopper_pearson
 from attnlab.stats.paired import LEVEL
 
 OUTCOMES_NOTE = (
-    "A variant “solves” a level, or “fails”, if all of its seeds do and the 95 % interval of its solve rate lies above or "
-    "below one half, which takes 6 seeds. With fewer, the words are about the seeds: “with all seeds” and “with no seed” "
+    "A variant “solves” a level, or “fails”, if all of its seeds do and the interval of its solve rate lies above or below one "
+    "half, which takes 7 seeds. With fewer, the words are about the seeds: “with all seeds” and “with no seed” "
     "happen to a variant that solves a level in half of all trainings, too. The next level is trained if most seeds solve the "
     "level before it."
 )
 SETTINGS_NOTE = (
-    "All variants have the same model, learning rate and maximum number of steps. Another learning rate, a longer training or "
-    "a larger model may solve a level that is failed here."
+    "All variants have the same model, learning rates and maximum number of steps. A level that not all seeds solve is trained "
+    "with the first seed at a quarter and at four times the learning rate, and with all seeds where the first one solves it; "
+    "the rate with which most seeds solve the level is reported. A longer training or a larger model may solve a level that is "
+    "failed here."
 )
 NO_RANK_NOTE = "There is no mean over the diagnostics and no rank: they test different abilities."
 PLOT_NOTE = (
@@ -83,9 +85,10 @@ def make_page(profile: Profile) -> ProfilePage:
 
 def _interval_note(seeds: int) -> str:
     """Return what a level that all seeds solve, or none, says about its solve rate."""
-    least, _ = clopper_pearson(seeds, seeds, LEVEL / 2)
+    least, _ = clopper_pearson(seeds, seeds, LEVEL / 2 / RATES)
     return (
-        f"Brackets are 95 % intervals of the solve rate (Clopper and Pearson 1934). With {seeds} seeds, {seeds} of {seeds} are "
+        "Brackets are intervals of the solve rate (Clopper and Pearson 1934); the intervals of the three learning rates, of "
+        f"which the best is reported, hold together with 95 %. With {seeds} seeds, {seeds} of {seeds} are "
         f"compatible with every rate from {least:.2f}, and 0 of {seeds} with every rate up to {1 - least:.2f}. A level that "
         f"half of all seeds would solve is solved by all seeds with probability 1/{2**seeds}, and by none with the same."
     )
@@ -135,13 +138,15 @@ def draw_ability(profile: Profile, ability: AbilityResult) -> str:
 
 def level_table(profile: Profile, ability: AbilityResult) -> Table:
     """Return every number of one diagnostic: a row for each level and variant."""
-    headings = ("solved", f"{ability.metric} of each seed", "range", "steps")
+    headings = ("lr", "solved", f"{ability.metric} of each seed", "range", "steps")
     columns = [Column("level", is_text=True), Column("variant", is_text=True), *(Column(h, is_text=True) for h in headings)]
     rows = []
     for i, level in enumerate(ability.levels):
         for name, result in _trained(profile, ability, i):
             scores = ", ".join(f"{score:.3f}" for score in result.scores.values())
-            cells = [level.name, name, describe_rate(result), scores, describe_scores(result), _steps(result, level)]
+            rate, steps = f"{result.lr:g}", _steps(result, level)
+            solved = "; ".join([describe_rate(result), *_other_rates(result)])
+            cells = [level.name, name, rate, solved, scores, describe_scores(result), steps]
             rows.append(TableRow(cells, color_of(name)))
     return Table(columns, rows)
 
@@ -231,6 +236,17 @@ def _without_score(result: LevelResult) -> list[str]:
     return [f"{n} {state}" for state, n in result.states.items() if state != RunState.COMPLETED]
 
 
+def _with_rate(result: LevelResult) -> str:
+    """Return the solve rate of a level, with the learning rate if it is another than the first."""
+    return describe_rate(result) + ("" if result.lr == LR else f" at learning rate {result.lr:g}")
+
+
+def _other_rates(result: LevelResult) -> list[str]:
+    """Return the seeds that solve a level at the other learning rates, as in "0 of 1 seed at learning rate 0.012"."""
+    judged = [other for other in result.others if other.judged]
+    return [f"{other.solved} of {count(other.judged, 'seed')} at learning rate {other.lr:g}" for other in judged]
+
+
 def describe_scores(result: LevelResult) -> str:
     """Return the range of the scores over seeds: "0.420 to 0.970", or "0.420" if they do not differ."""
     scores = [f"{score:.3f}" for score in (min(result.scores.values()), max(result.scores.values()))] if result.scores else []
@@ -265,15 +281,16 @@ def _describe_levels(
         seeds = "" if result.ability is Ability.CAN else " with all seeds"
         yield Strong(f"solves it{'' if begins else ' again'}{seeds}")
         yield f" {'up to' if begins and len(pairs) > 1 else 'at'} {level.name}"
-        yield f" ({describe_rate(result)})"
+        yield f" ({_with_rate(result)})"
     elif outcome is Outcome.NOT_SOLVED:
         chance = f", {ability.metric} {describe_scores(result)}, chance {level.chance:.2f}" if result.scores else ""
+        chance += "".join(f"; {other}" for other in _other_rates(result))
         yield Strong("fails" if result.ability is Ability.CANNOT else "solves it with no seed")
         yield f" at {level.name} in {level.steps:,} steps ({describe_rate(result)}{chance})"
     elif outcome is Outcome.OPEN:
         yield "is "
         yield Strong("not shown")
-        yield f" to solve it at {' and '.join(f'{level.name} ({describe_rate(result)})' for level, result in pairs)}"
+        yield f" to solve it at {' and '.join(f'{level.name} ({_with_rate(result)})' for level, result in pairs)}"
     else:
         yield "has " if begins else ""
         yield Strong("no result")

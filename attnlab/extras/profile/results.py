@@ -2,20 +2,26 @@
 
 A level counts as solved if all of its seeds solve the task, as not solved if none does, and is open otherwise. These are
 statements about the seeds that were trained: of a variant that solves a level with probability p, three seeds all solve it with
-probability p^3, so that 3 of 3 seeds are compatible with every p above 0.29 (Clopper and Pearson 1934, 95 %). Of two identical
-variants with p = 0.5, the outcomes of three seeds differ in 41 % of pairs. What a variant can do is therefore stated only where
-the interval of p excludes one half, which takes 6 seeds (`Ability`); else the words are about the seeds.
+probability p^3, so that 3 of 3 seeds are compatible with every p above 0.20 (Clopper and Pearson 1934, 95 % for three learning
+rates together). Of two identical variants with p = 0.5, the outcomes of three seeds differ in 41 % of pairs. What a
+variant can do is therefore stated only where the interval of p excludes one half, which takes 7 seeds (`Ability`); else
+the words are about the seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.stats.cells import CellSummary
+from attnlab.stats.exact import clopper_pearson
+from attnlab.stats.paired import LEVEL
 
+LR = 3e-3  # the learning rate of every level
+OTHER_RATES = (LR / 4, LR * 4)  # of a level that not all seeds solve
+RATES = 1 + len(OTHER_RATES)  # of which the best one is reported
 HALF = 0.5  # of all trainings
 COSTS = ("parameters", "flops_per_token", "cache_bytes", "state_bytes", "steps", "tokens_per_s")
 
@@ -61,21 +67,26 @@ class LevelResult:
     Attributes:
         scores: Seed -> score on the test split, of the completed runs.
         states: State -> number of runs.
+        lr: The learning rate.
         solved: Number of seeds that reach the threshold.
-        low, high: 95 % interval of the solve rate (Clopper and Pearson 1934); None without a completed run.
+        low, high: Interval of the solve rate (Clopper and Pearson 1934); None without a run with a result. The intervals of
+            three learning rates hold together with 95 %, because the best rate is reported.
         reasons: Reasons for which runs did not complete, each once.
         costs: Cost metric -> mean over the completed runs.
         ranges: Measured cost metric -> lowest and highest value over seeds.
+        others: The results at other learning rates, without costs: of the first seed, or of all seeds if it solves the level.
     """
 
     scores: Mapping[int, float]
     states: Mapping[str, int]
+    lr: float = LR
     solved: int = 0
     low: float | None = None
     high: float | None = None
     reasons: tuple[str, ...] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    others: tuple[LevelResult, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -186,16 +197,30 @@ class Profile:
         return not any(state in WITHOUT_RESULT for result in every for state in result.states)
 
 
-def level_result(cell: CellSummary) -> LevelResult:
-    """Return the result of one variant at one level from the summary of its cell, with the estimand solve rate."""
-    estimate = cell.estimate
-    return LevelResult(
+def level_result(cell: CellSummary, lr: float) -> LevelResult:
+    """Return the result of one variant at one level and learning rate, from the summary of its cell with its solve rate."""
+    result = LevelResult(
         scores=dict(cell.values),
         states={str(state): n for state, n in cell.states.items()},
-        solved=(estimate.solved or 0) if estimate else 0,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
+        lr=lr,
+        solved=(cell.estimate.solved or 0) if cell.estimate else 0,
         reasons=cell.reasons,
         costs={name: interval.mean for name, interval in cell.costs.items() if name in COSTS},
         ranges={name: ends for name, ends in cell.ranges.items() if name in COSTS},
     )
+    return with_interval(result)
+
+
+def with_interval(result: LevelResult) -> LevelResult:
+    """Return a result with the interval of its solve rate."""
+    if not result.judged:
+        return result
+    low, high = clopper_pearson(result.solved, result.judged, LEVEL / 2 / RATES)
+    return replace(result, low=low, high=high)
+
+
+def best_rate(results: Sequence[LevelResult]) -> LevelResult:
+    """Return the result with the most seeds that solve the level, of equals that of the first learning rate, and the others."""
+    best = max(results, key=lambda result: (result.solved, result.seeds, result.lr == LR))
+    others = sorted((result for result in results if result is not best), key=lambda result: result.lr)
+    return replace(best, others=tuple(replace(result, costs={}, ranges={}) for result in others))

@@ -1,16 +1,19 @@
 """Train the studies of a profile: every variant at the first level of each diagnostic, then the survivors at the next one.
 
-Each diagnostic is an ordinary study, which is run again with one level more for the variants that solved the last one. The runs
-of all profiles in one runs folder belong to the same studies, so that a variant is trained once. The cells of a study are the
-levels that each variant has reached. ``ABILITIES`` has the diagnostics, with their levels and the length of training.
+Each diagnostic is an ordinary study, which is run again with one level more for the variants that solved the last one.
+Where not all seeds solve a level, a second study trains the first seed at a quarter and at four times the learning rate,
+and the first study all seeds at a rate with which it solves the level. The runs of all profiles in one runs folder belong
+to the same studies, so that a variant is trained once. ``ABILITIES`` has the diagnostics, with their levels and the length
+of training.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +21,13 @@ from attnlab.config.axes import canonical, labels, text
 from attnlab.config.grid import cell_name
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
-from attnlab.extras.profile.results import AbilityResult, Level, LevelResult, level_result
+from attnlab.extras.profile.results import LR, OTHER_RATES, AbilityResult, Level, LevelResult, Outcome, best_rate, level_result
 from attnlab.planning.plan import plan
 from attnlab.registry import TASKS, VARIANTS, check_options
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.execution.job import TRAIN
 from attnlab.study.plan import check_own_variants
-from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tasks import SPLITS
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
@@ -39,15 +41,20 @@ if TYPE_CHECKING:
 STOP_AT = 0.995  # accuracy on valid
 THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
 BASELINES = ("dense", "lstm", "delta", "linear")
+RATES_SUFFIX = "-rates"  # of the study of a diagnostic with the first seed at other learning rates
 MODEL = {"dim": 64, "depth": 2, "heads": 4}
-TRAIN_FIELDS = {"batch_size": 32, "lr": 3e-3, "warmup": 0.1, "eval_every": 50}
+TRAIN_FIELDS = {"batch_size": 32, "lr": LR, "warmup": 0.1, "eval_every": 50}
 EVALUATE = {"valid_limit": 200, "test_limit": 1000}
-REASON = "a variant is trained at a level only if most of its seeds solve the level before it"
+REASON = "a level is trained if most seeds solve the level before it, and at another learning rate if the first seed solves it"
+FIRST_SEED = "only levels that not all seeds solve are trained at other learning rates"
 HEADER = """\
 # Written by `attnlab profile`, with the levels that each variant has reached. `attnlab run` trains the same runs, and
 # `attnlab report` compares the variants at each level.
 """
 Entry = dict[str, Any]  # a variant as in a study, with its position scheme
+Trial = tuple[int, float]  # index of a level, learning rate
+Trials = Sequence[Sequence[Trial]]  # of each variant
+TrainTrials = Callable[[Trials], Sequence[Mapping[Trial, LevelResult]]]
 
 
 @dataclass(frozen=True)
@@ -184,39 +191,104 @@ def run_profile(
     """
     require_seeds(seeds)
     options = {"seeds": seeds, "imports": imports, "folder": folder}
-    first = [_plan(ability, entries, [1] * len(entries), **options) for ability in abilities]
+    first = [_plan(ability, entries, [[(0, LR)]] * len(entries), **options) for ability in abilities]
     _require_supported(entries, first)
     if check:
         check_own_variants(_longest(abilities, first))
+    run_options = {"workers": workers, "root": root, "storage": storage, "display": display, "train": train}
     results = []
-    for ability, study_plan in zip(abilities, first, strict=True):
-        reached = [1] * len(entries)
-        while True:
-            result = run(
-                study_plan,
-                workers=workers,
-                root=root,
-                storage=storage,
-                display=display,
-                only={"variant": entry_labels(entries)},  # the records of other profiles stay as they are
-                reference_scores=False,
-                check=False,
-                train=train,
-            )
-            by_entry = _level_results(result, entries, ability, reached)
-            grown = [min(len(levels) + levels[-1].earns_next, len(ability.levels)) for levels in by_entry]
-            if grown == reached:
-                break
-            reached = grown
-            study_plan = _plan(ability, entries, reached, **options)
-        results.append(_ability_result(ability, study_plan, dict(zip(entry_labels(entries), by_entry, strict=True)), root))
+    for ability in abilities:
+        train_seeds = partial(_train, ability, entries, options=options, run_options=run_options)
+        screen = partial(_train, ability, entries, options=options | {"seeds": 1}, run_options=run_options)
+        by_entry = climb(len(ability.levels), len(entries), train_seeds, screen)
+        results.append(_ability_result(ability, dict(zip(entry_labels(entries), by_entry, strict=True)), folder, root))
     return results
 
 
-def _plan(ability: Ability, entries: Sequence[Entry], reached: Sequence[int], *, folder: Path, **options: Any) -> Plan:
-    """Write the study of a diagnostic and return its plan."""
-    path = folder / f"{ability.name}.yaml"
-    write_study(path, study_fields(ability, entries, reached, folder=folder, **options))
+def climb(levels: int, variants: int, train: TrainTrials, screen: TrainTrials) -> list[tuple[LevelResult, ...]]:
+    """Train each variant at the first level, and at the next one as long as most seeds solve the level.
+
+    Where not all seeds solve a level, the first seed is trained at the other learning rates as well, and all seeds at a rate
+    with which it solves the level.
+
+    Args:
+        levels: Number of levels.
+        variants: Number of variants.
+        train: Trains all seeds of the trials of each variant, and returns their results.
+        screen: The same with the first seed.
+
+    Returns:
+        For each variant the results of its levels, each at the learning rate with which most seeds solve it.
+    """
+    trials: list[list[Trial]] = [[(0, LR)] for _ in range(variants)]
+    others: list[list[Trial]] = [[] for _ in range(variants)]
+    screened: Sequence[Mapping[Trial, LevelResult]] = [{} for _ in range(variants)]
+    while True:
+        results = train(trials)
+        last = [_at_level(found, of[-1][0]) for found, of in zip(results, trials, strict=True)]
+        unsolved = [i for i, found in enumerate(last) if found.outcome in (Outcome.OPEN, Outcome.NOT_SOLVED)]
+        new = [i for i in unsolved if (trials[i][-1][0], OTHER_RATES[0]) not in others[i]]
+        for i in new:
+            others[i] += [(trials[i][-1][0], rate) for rate in OTHER_RATES]
+        screened = screen(others) if new else screened
+        grown = False
+        for i, found in enumerate(last):
+            level = trials[i][-1][0]
+            passed = [trial for trial in others[i] if i in new and trial[0] == level and screened[i][trial].solved]
+            if not passed and found.earns_next and level + 1 < levels:
+                passed = [(level + 1, LR)]
+            trials[i] += passed
+            grown = grown or bool(passed)
+        if not grown:
+            return [
+                tuple(_at_level({**screened[i], **results[i]}, level) for level in range(trials[i][-1][0] + 1))
+                for i in range(variants)
+            ]
+
+
+def _at_level(results: Mapping[Trial, LevelResult], level: int) -> LevelResult:
+    return best_rate([result for trial, result in results.items() if trial[0] == level])
+
+
+def _train(
+    ability: Ability,
+    entries: Sequence[Entry],
+    trials: Trials,
+    *,
+    options: Mapping[str, Any],
+    run_options: Mapping[str, Any],
+) -> list[dict[Trial, LevelResult]]:
+    """Train the trials of each entry, and return their results."""
+    kept = [i for i, of in enumerate(trials) if of]
+    chosen = [entries[i] for i in kept]
+    result = run(
+        _plan(ability, chosen, [trials[i] for i in kept], **options),
+        only={"variant": entry_labels(chosen)},  # the records of other profiles stay as they are
+        reference_scores=False,
+        check=False,
+        **run_options,
+    )
+    spec = result.comparison()
+    cells: Mapping[str, CellSummary] = {cell.name: cell for cell in summarize_cells(result.records(), spec)}
+    axis = dict(zip(kept, labels(result.plan.study.axes["variant"], axis="variant"), strict=True))
+
+    def at(variant: int, trial: Trial) -> LevelResult:
+        name = cell_name({"variant": axis[variant], "level": _level_label(ability, trial)})
+        return level_result(cells[spec.doubles.get(name, name)], trial[1])
+
+    return [{trial: at(i, trial) for trial in of} for i, of in enumerate(trials)]
+
+
+def _level_label(ability: Ability, trial: Trial) -> str:
+    """Return the name of a level in a study, with its learning rate if it is another one."""
+    level, rate = trial
+    return ability.level_names[level] + ("" if rate == LR else f"-lr-{rate:g}")
+
+
+def _plan(ability: Ability, entries: Sequence[Entry], trials: Trials, *, folder: Path, seeds: int, **options: Any) -> Plan:
+    """Write the study of a diagnostic, or that of its first seed, and return its plan."""
+    path = folder / f"{ability.name}{'' if seeds > 1 else RATES_SUFFIX}.yaml"
+    write_study(path, study_fields(ability, entries, trials, folder=folder, seeds=seeds, **options))
     return plan(path)
 
 
@@ -240,24 +312,10 @@ def _longest(abilities: Sequence[Ability], plans: Sequence[Plan]) -> Plan:
     return plans[lengths.index(max(lengths))]
 
 
-def _level_results(
-    result: StudyResult, entries: Sequence[Entry], ability: Ability, reached: Sequence[int]
-) -> list[tuple[LevelResult, ...]]:
-    """Return the results of each variant at the levels that it has reached."""
-    spec = result.comparison()
-    cells: Mapping[str, CellSummary] = {cell.name: cell for cell in summarize_cells(result.records(), spec)}
-    axis = labels(result.plan.study.axes["variant"], axis="variant")
-
-    def at(variant: int, level: int) -> LevelResult:
-        name = cell_name({"variant": axis[variant], "level": ability.level_names[level]})
-        return level_result(cells[spec.doubles.get(name, name)])
-
-    return [tuple(at(i, level) for level in range(reached[i])) for i in range(len(entries))]
-
-
 def _ability_result(
-    ability: Ability, study_plan: Plan, results: Mapping[str, tuple[LevelResult, ...]], root: str | Path | None
+    ability: Ability, results: Mapping[str, tuple[LevelResult, ...]], folder: Path, root: str | Path | None
 ) -> AbilityResult:
+    study_plan = plan(folder / f"{ability.name}.yaml")
     names = {cell.name for cell in study_plan.cells}
     runs = [row for row in load_runs(study_plan.study.study, root).to_dict("records") if row["cell"] in names]
     tasks = [ability.cls(**options) for options in ability.levels]
@@ -311,40 +369,50 @@ def distinct(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def study_fields(
-    ability: Ability, entries: Sequence[Entry], reached: Sequence[int], *, seeds: int, imports: Sequence[str], folder: Path
+    ability: Ability, entries: Sequence[Entry], trials: Trials, *, seeds: int, imports: Sequence[str], folder: Path
 ) -> dict[str, Any]:
     """Return the study of one diagnostic.
 
     Args:
         ability: The diagnostic.
         entries: The variants.
-        reached: The number of levels that each of them is trained at.
-        seeds: Number of seeds.
+        trials: The levels and learning rates that each of them is trained at.
+        seeds: Number of seeds; 1: the study of other learning rates.
         imports: Files that register classes.
         folder: The folder of the study file, to which paths are made relative.
     """
-    names = ability.level_names
-    train = TRAIN_FIELDS | ({} if ability.stop_at is None else {"stop_at": ability.stop_at})
+    stop = {} if ability.stop_at is None else {"stop_at": ability.stop_at}
     task = _relocated(ability.task, folder)
+    first = [] if seeds == 1 else [(level, LR) for level in range(len(ability.levels))]
+    every = sorted({*first, *(trial for of in trials for trial in of)})
     levels = {
-        name: {"task": {"name": task, **options}, "train.steps": ability.steps}
-        for name, options in zip(names, ability.levels, strict=True)
+        _level_label(ability, (level, rate)): {
+            "task": {"name": task, **ability.levels[level]},
+            "train.steps": ability.steps,
+            **({} if rate == LR else {"train.lr": rate}),
+        }
+        for level, rate in every
     }
     variants = [_relocated(entry, folder) for entry in entries]
     axis = [str(label) for label in labels(variants, axis="variant")]
+    left_out = [[_level_label(ability, trial) for trial in every if trial not in of] for of in trials]
+    because = REASON if seeds > 1 else FIRST_SEED
     skip = [
-        {"where": {"variant": label, "level": names[n:]}, "because": REASON}
-        for label, n in zip(axis, reached, strict=True)
-        if n < len(names)
+        {"where": {"variant": label, "level": names}, "because": because}
+        for label, names in zip(axis, left_out, strict=True)
+        if names
     ]
+    question = f"Up to which level of {ability.name} does each variant solve it?"
+    if seeds == 1:
+        question = f"At which other learning rates does the first seed of each variant solve {ability.name}?"
     return {
-        "study": study_name(ability),
-        "question": f"Up to which level of {ability.name} does each variant solve it?",
+        "study": study_name(ability) + ("" if seeds > 1 else RATES_SUFFIX),
+        "question": question,
         **({"imports": [_relocated(file, folder) for file in imports]} if imports else {}),
-        "base": {"model": MODEL, "train": train, "evaluate": EVALUATE, "machine": {"threads": 1}},
+        "base": {"model": MODEL, "train": TRAIN_FIELDS | stop, "evaluate": EVALUATE, "machine": {"threads": 1}},
         "grid": {"variant": variants, "level": levels},
         **({"skip": skip} if skip else {}),
-        "seeds": f"0-{seeds - 1}",
+        "seeds": f"0-{seeds - 1}" if seeds > 1 else "0",
         "estimand": {"name": "solve_rate", "threshold": ability.threshold},
         "reference_scores": False,
     }

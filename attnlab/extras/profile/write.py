@@ -18,7 +18,7 @@ from attnlab.report.stored import in_lines, read_object
 from attnlab.stats.exact_estimators import SolveRate
 
 FILE = "profile.json"
-RUN_COLUMNS = ("task", "level", "variant", "position", "seed", "score", "solved", "threshold", "chance", "max_steps")
+RUN_COLUMNS = ("task", "level", "variant", "position", "lr", "seed", "score", "solved", "threshold", "chance", "max_steps")
 
 
 def write_profile(folder: Path, profile: Profile) -> ProfilePage:
@@ -51,19 +51,12 @@ def _write_runs(path: Path, profile: Profile) -> None:
         for ability in profile.abilities:
             rate = SolveRate(ability.task, ability.direction, ability.threshold)
             for variant, position in profile.positions.items():
-                for level, result in zip(ability.levels, ability.results[variant], strict=False):
+                for level, best in zip(ability.levels, ability.results[variant], strict=False):
                     shared = (ability.threshold, f"{level.chance:.6g}", level.steps)
-                    for seed, score in result.scores.items():
-                        own = (
-                            ability.task,
-                            level.name,
-                            variant,
-                            position,
-                            seed,
-                            f"{score:.6g}",
-                            int(rate.solves(score)),
-                        )
-                        writer.writerow([*own, *shared])
+                    for result in (best, *best.others):
+                        for seed, score in result.scores.items():
+                            own = (ability.task, level.name, variant, position, f"{result.lr:g}", seed)
+                            writer.writerow([*own, f"{score:.6g}", int(rate.solves(score)), *shared])
 
 
 def stored_profiles(folder: Path) -> list[Profile]:
