@@ -208,8 +208,9 @@ def write_report(
 
 def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
     """Write the report of one study, and return its page, or one for each of its tasks."""
-    from attnlab.tracking.artifacts import load_attention_maps, load_items, log_report
+    from attnlab.tracking.artifacts import load_attention_maps, load_items
     from attnlab.tracking.client import snapshot
+    from attnlab.tracking.experiment import log_answer
     from attnlab.tracking.runs import load_curves
 
     with snapshot():
@@ -221,9 +222,9 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         items = load_items(study, root)
     pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
     try:
-        log_report(study, folder, root=root, note="\n\n".join(page.summary.text for page in pages))
+        log_answer(study, "\n\n".join(page.summary.text for page in pages), root)
     except (UserError, OSError) as error:  # such as a read-only store; the page itself is complete
-        logger.warning("%s is written, but MLflow has no copy of it: %s", folder, one_line(describe_error(error)))
+        logger.warning("%s is written, but MLflow does not show its answer: %s", folder, one_line(describe_error(error)))
     return pages
 
 

@@ -1,4 +1,4 @@
-"""Results that accompany a study's runs in MLflow: reference scores, attention maps, scores of items and the report.
+"""Results that accompany a study's runs in MLflow: reference scores, attention maps and scores of items.
 
 - The inputs of a run are params, data sets, and the configuration as files.
 - The weights of the runs that others start from are artifacts, so that machines without a common folder of runs share them.
@@ -6,8 +6,6 @@
   curve, and code that lists runs need not exclude them.
 - The model of a completed run is a logged model of MLflow, which names the file of its weights.
 - Attention maps are an artifact of a run, with a tag that says whether the run has any.
-- The report is an MLflow run named ``report`` in the study's experiment, because MLflow has no artifacts of an experiment.
-  ``client.search_runs`` excludes it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from attnlab._util.files import describe_error, require_no_pipe
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
-from attnlab.tracking.client import REPORT_PHASE, connect, is_local, log_batch, runs_folder, search_runs
+from attnlab.tracking.client import connect, is_local, log_batch, runs_folder, search_runs
 from attnlab.tracking.relocation import require_inside, require_of_run
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
@@ -193,34 +191,6 @@ def _read_map(path: Path) -> dict[str, Any]:
     if not arrays["weights"].size:
         raise ValueError(f"expected weights, got an array of shape {arrays['weights'].shape}")
     return {"weights": arrays["weights"], **{name: tuple(arrays[name].tolist()) for name in texts if name in arrays}}
-
-
-def log_report(study: str, folder: Path, *, root: str | Path | None = None, note: str = "") -> str:
-    """Copy a report into the study's experiment, replacing the earlier one; return the ID of the MLflow run.
-
-    Args:
-        study: the experiment's name.
-        folder: the report; its files are copied, its subfolders are not.
-        root: the runs folder.
-        note: Markdown for the MLflow run's page.
-
-    Raises:
-        LookupError: the store has no such experiment.
-    """
-    client = connect(runs_folder(root))
-    experiment = client.get_experiment_by_name(study)
-    if experiment is None:
-        raise LookupError(study)
-    earlier = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{REPORT_PHASE}'")
-    tags = {"attnlab.phase": REPORT_PHASE, "attnlab.study": study}
-    tags["mlflow.note.content"] = f"{note}\n\nThe page is the artifact `index.html`."
-    run_id = client.create_run(experiment.experiment_id, run_name="report", tags=tags).info.run_id
-    for file in sorted(path for path in folder.iterdir() if path.is_file()):
-        client.log_artifact(run_id, str(file))
-    client.set_terminated(run_id, "FINISHED")
-    for record in earlier:
-        client.delete_run(record.info.run_id)
-    return run_id
 
 
 def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str) -> None:

@@ -40,7 +40,6 @@ NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
-REPORT_PHASE = "report"  # value of attnlab.phase for the MLflow run that holds a study's report (artifacts.log_report)
 ON_ARTIFACTS = {"download_artifacts", "list_artifacts", "log_artifact", "log_artifacts"}  # methods of a client
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
@@ -301,8 +300,8 @@ def search_studies(client: MlflowClient) -> list[Experiment]:
 def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "", *, deleted: bool = False) -> list[Record]:
     """Return the records of a study that match ``filter_string``, in the order in which they started.
 
-    Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out, and so is the
-    one that holds the report (``artifacts.log_report``). A record with damaged tags is left out with a warning.
+    Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out. A record with
+    damaged tags is left out with a warning.
     """
     searches, key = _snapshot.get(), (experiment_id, filter_string, deleted)
     if searches is None:

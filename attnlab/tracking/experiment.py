@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
-from attnlab.tracking.client import is_local, tracking_uri
+from attnlab.tracking.client import connect, is_local, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.relocation import require_inside
+from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import require_study
+from attnlab.tracking.tags import STUDY_NOTE_LIMIT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
+
+RULE = "\n\n---\n\n"  # between the answer of a study and its plan
 
 
 def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> str:
@@ -36,6 +40,15 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     if STUDY_TAG not in experiment.tags:
         client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
     return experiment.experiment_id
+
+
+def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
+    """Write the answer of a study, in Markdown, above the plan on the page of its experiment, in place of an earlier one."""
+    client = connect(runs_folder(root))
+    experiment = find_experiment(client, study)
+    _, _, plan = experiment.tags.get("mlflow.note.content", "").rpartition(RULE)
+    text = f"{answer[: STUDY_NOTE_LIMIT - len(RULE)]}{RULE}{plan}"[:STUDY_NOTE_LIMIT]
+    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", text)
 
 
 def find_or_create(client: MlflowClient, name: str, root: Path, *, tags: dict[str, str]) -> Experiment:

@@ -26,7 +26,6 @@ from attnlab.errors import UserError, nearest
 from attnlab.tracking.attempts import DOUBLES_TAG, QUESTIONS_TAG, final_metrics, restored
 from attnlab.tracking.client import (
     NOTICE_SECONDS,
-    REPORT_PHASE,
     connect,
     is_local,
     is_study,
@@ -125,7 +124,7 @@ def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
     client = connect(runs_folder(root))
     studies = []
     for experiment in search_studies(client):
-        filter_string = f"tags.`attnlab.phase` != '{REPORT_PHASE}'"  # which only runs of attnlab have
+        filter_string = "tags.`attnlab.phase` != ''"  # which only runs of attnlab have
         latest = client.search_runs(
             [experiment.experiment_id], filter_string, max_results=1, order_by=["attributes.start_time DESC"]
         )

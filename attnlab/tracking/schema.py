@@ -246,7 +246,7 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
     required |= {"attnlab.axes": fields, "attnlab.config": fields}
     optional = {
         "attnlab.state": Literal[tuple(map(str, RunState))],
-        "attnlab.phase": Literal["grid", "sweep", "search", "confirm", "stage", "report"],
+        "attnlab.phase": Literal["grid", "sweep", "search", "confirm", "stage"],
         "attnlab.attempt": whole,
         "attnlab.failures": whole | Literal[""],
         "attnlab.trial": whole,

@@ -21,7 +21,6 @@ from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG, restored
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
-    REPORT_PHASE,
     Point,
     connect,
     log_batch,
@@ -89,7 +88,6 @@ class StudyRecord:
     Attributes:
         tags: of its experiment.
         runs: all that have ended, in the order in which they started; then the ones that were withdrawn and deleted.
-        report: path -> content of the files of its latest report; empty without one.
         running: number of runs that have not ended.
         history: of the configurations of its runs, in all studies.
     """
@@ -97,7 +95,6 @@ class StudyRecord:
     name: str
     tags: Mapping[str, str]
     runs: Sequence[RunRecord]
-    report: Mapping[str, bytes] = field(default_factory=dict)
     running: int = 0
     history: Sequence[Entry] = ()
 
@@ -108,7 +105,7 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     Args:
         study: the study's name.
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``runs``.
-        files: read the artifacts of its runs and its latest report, too.
+        files: read the artifacts of its runs, too.
 
     Raises:
         UserError: the study does not exist, or the store cannot be used or does not respond.
@@ -117,7 +114,6 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     experiment = find_experiment(client, study)
     records = search_runs(client, experiment.experiment_id)
     ended = [record for record in records if record.info.status != "RUNNING"]
-    reports = client.search_runs([experiment.experiment_id], f"tags.`attnlab.phase` = '{REPORT_PHASE}'", max_results=1)
     deleted = withdrawn_records([], search_runs(client, experiment.experiment_id, deleted=True))
     keys = {key_of_record(record) for record in (*ended, *(record for record, _ in deleted))}
     return StudyRecord(
@@ -127,7 +123,6 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
             *(_read_run(client, record, files=files) for record in ended),
             *(replace(_read_run(client, record, files=False), deleted=True) for record, _ in deleted),
         ],
-        _read_files(client, reports[0].info.run_id) if reports and files else {},
         running=len(records) - len(ended),
         history=[entry for entry in read_history(client) if keys & entry.cells.keys()],
     )
@@ -196,7 +191,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:
-    """Write the record of a study to a store that has no study of this name; the report is not written.
+    """Write the record of a study to a store that has no study of this name.
 
     The study appears under its name once it is complete: what an interrupted call has written is no study, and is deleted by
     the next call, or before the UI shows it.

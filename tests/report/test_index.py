@@ -1,4 +1,4 @@
-"""Tests of the page on several studies, and of the copy of a report in MLflow."""
+"""Tests of the page on several studies, and of the answer in MLflow."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from attnlab.planning.plan import plan
 from attnlab.report.write import merge_notes
 from attnlab.report.write import write_report as report
 from attnlab.tracking.client import connect
-from attnlab.tracking.runs import load_runs
+from attnlab.tracking.experiment import log_answer
 from attnlab.tracking.tracker import Tracker
 from tests.support.studies import STUDY, write
 from tests.support.surroundings import read_only
@@ -70,26 +70,28 @@ def test_a_report_on_a_read_only_store_is_written_with_a_warning(
     with read_only(store):
         assert main.main(["report", "first", "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "index.html").is_file()
-    (warning,) = [record.message for record in caplog.records if "no copy" in record.message]
+    (warning,) = [record.message for record in caplog.records if "does not show its answer" in record.message]
     assert str(tmp_path / "out") in warning and "\n" not in warning
 
 
-def test_mlflow_keeps_the_latest_report_and_nothing_takes_it_for_a_run(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mlflow_shows_the_latest_answer_above_the_plan_and_has_no_run_of_it(root: Path, tmp_path: Path) -> None:
+    client = connect(root)
+    plans = []
     for _ in range(2):
         report("first", root, tmp_path / "out")
-    client = connect(root)
-    experiment = client.get_experiment_by_name("first")
-    assert experiment is not None
-    kept = client.search_runs([experiment.experiment_id], "tags.`attnlab.phase` = 'report'")
-    assert [item.info.run_name for item in kept] == ["report"] and kept[0].info.status == "FINISHED"
-    files = {item.path for item in client.list_artifacts(kept[0].info.run_id)}
-    assert {"index.html", "README.md", "forest.svg", "cells.csv"} <= files
-    assert "is worse" in kept[0].data.tags["mlflow.note.content"]
-    frame = load_runs("first", root, every=True)
-    assert len(frame) == 6 and "report" not in set(frame["name"])
-    tracker = Tracker(plan({"study": "first", "base": {"task": "pydocs", "variant": "dense", "train": {"steps": 1}}}), root)
-    assert kept[0].info.run_id not in {item.info.run_id for item in tracker.reconcile().values()}
-    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    assert main.main(["runs", "first"]) == 0 and " report " not in capsys.readouterr().out
+        experiment = client.get_experiment_by_name("first")
+        assert experiment is not None
+        answer, rule, text = experiment.tags["mlflow.note.content"].partition("\n\n---\n\n")
+        assert "is worse" in answer and rule and text.startswith("attnlab study **first**") and rule not in text
+        plans.append(text)
+    assert plans[0] == plans[1]
+    records = client.search_runs([experiment.experiment_id])
+    assert len(records) == 6 and all("attnlab.fingerprint" in record.data.tags for record in records)
+
+
+def test_an_answer_of_any_length_is_one_that_mlflow_takes(root: Path) -> None:
+    for answer in ("word " * 2_000, "no"):
+        log_answer("first", answer, root)
+        experiment = connect(root).get_experiment_by_name("first")
+        assert experiment is not None and experiment.tags["mlflow.note.content"].startswith(f"{answer[:3]}")
+    assert experiment.tags["mlflow.note.content"] == "no\n\n---\n\n"  # the long answer left no room for the plan

@@ -6,8 +6,7 @@ A bundle has these files besides the manifest:
 - `history.json`: the history of the configurations of its runs: in which studies they were planned, judged and withdrawn;
 - `study.yaml`: the study file of the last call, to read;
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
-- `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import;
-- `report/`: the latest report, with its tables.
+- `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import.
 
 It is a zip archive; its first member, the manifest, lists the SHA-256 digest of every other one, so that any change of it is
 noticed.
@@ -87,7 +86,6 @@ def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path
         files[f"{folder}/run.json"] = _run_json(run)
         files |= {f"{folder}/files/{name}": content for name, content in run.files.items()}
     files |= dict(_code(record))
-    files |= {f"report/{name}": content for name, content in record.report.items()}
     path = Path(path or f"{study}.zip")
     return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record)
 
@@ -107,7 +105,7 @@ def read_bundle(path: str | Path) -> Bundle:
         runs = [_read_run(folder, archive.files) for folder in folders]
         history = unpack_entries(json.loads(archive.files.get("history.json", "{}")))
         tags = json.loads(archive.files["study.json"])
-        record = StudyRecord(study, tags, runs, _under("report", archive.files), history=history)
+        record = StudyRecord(study, tags, runs, history=history)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
     require_storable(record, str(path))

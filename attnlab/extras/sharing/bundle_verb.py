@@ -8,11 +8,11 @@ from pathlib import Path
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser
 
-HELP = "write a study's runs, tables and code to one file"
+HELP = "write a study's runs and code to one file"
 DESCRIPTION = (
-    "Write the record of a study to one file: its runs with their configurations, scores and curves, its latest report, and "
-    "the code of your classes. `attnlab merge` reads it on another machine. Weights are left out. The printed digest changes "
-    "with any part of the content; you should publish it with the file."
+    "Write the record of a study to one file: its runs with their configurations, scores and curves, and the code of your "
+    "classes. `attnlab merge` reads it on another machine. Weights are left out. The printed digest changes with any part of "
+    "the content; you should publish it with the file."
 )
 
 
