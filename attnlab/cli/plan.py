@@ -70,7 +70,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
 
     Args:
         tflops: the rate that converts FLOPs to time, in TFLOP/s; default: from the steps that an earlier run measured, or
-            that of matrix products on the study's device.
+            the rate of matrix products on the study's device.
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """

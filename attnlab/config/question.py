@@ -99,7 +99,7 @@ class EstimandConfig(Section):
     name: _Name = Field(
         default="mean",
         description="mean; median of the differences; solve_rate, the share of seeds that reach a threshold; superiority, the "
-        "probability that a run beats that of the baseline with the same seed",
+        "probability that a run beats the run of the baseline with the same seed",
     )
     threshold: float | None = Field(default=None, description="the score that solves the task; null: the default of the task")
 

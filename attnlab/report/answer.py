@@ -119,7 +119,7 @@ def _comparison_row(cell: CellSummary, study: ContrastEffect, unit: Unit) -> Tab
     for choice, other in shares[0].others if shares else ():
         share += f" (but {_share_text(other.log_ratio.mean) if other else 'unknown'} {choice})"
     texts = [cell.name, cell.baseline, table.name, text, share]
-    # The seeds that it needs depend on the correction: a page on several studies states those of the study's own table.
+    # The seeds that it needs depend on the correction: a page on several studies has the corrections of each study's table.
     return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict, outlook=unit.family == "study")])
 
 
@@ -149,8 +149,8 @@ def effect_notes(result: JointResult, unit: Unit) -> list[str]:
         f"{', and the means' if unit.family == 'page' else '. The means are corrected by themselves'}. Trends are corrected "
         f"over all trends of the {unit.family}. Equivalence tests have a level of 5 % of their own.",
         f"Effect: the difference from the baseline in per cent of the baseline's {' or '.join(known) or 'score'}; a positive "
-        f"one is worse. ± is half the width of the 95 % interval; “{unit.family}” is that of the interval that holds "
-        "together with all others that are corrected with it.",
+        f"one is worse. ± is half the width of the 95 % interval; “{unit.family}” is half the width of the "
+        "interval that holds together with all others that are corrected with it.",
     ]
     if unknown:
         texts.append(f"The metric of {', '.join(unknown)} has no known natural zero, so that its effects are not in per cent.")
@@ -171,7 +171,7 @@ def effect_notes(result: JointResult, unit: Unit) -> list[str]:
 
 def _note_on_means(unit: Unit) -> str:
     return (
-        f"The mean weights all independent {unit.many} alike. Its interval is that of a t-test of their effects, and covers "
+        f"The mean weights all independent {unit.many} alike. Its interval comes from a t-test of their effects, and covers "
         f"the mean of {unit.many} like these in at least 95 % of cases, however much effects and errors vary. The prediction "
         f"interval is for the effect in one further {unit.one} of this kind. Both assume that these {unit.many} are a random "
         "sample of those of interest."

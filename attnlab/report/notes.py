@@ -340,7 +340,7 @@ def _printed_step(values: Sequence[float]) -> float:
 
 
 def _other_units(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on a program's cells whose scores are shares while those of the baseline are per cent, or the reverse."""
+    """Return a note on a program's cells whose scores are shares while the baseline's are per cent, or the reverse."""
     by_name = {cell.name: cell for cell in cells}
     found = []
     for cell in comparisons(cells):

@@ -300,14 +300,15 @@ def validity_table(agreements: Sequence[SignAgreement], spec: ComparisonSpec) ->
 def validity_notes(agreements: Sequence[SignAgreement]) -> list[str]:
     """Return notes on the figures of the table."""
     texts = [
-        "Verdicts of this table are those of paired t-tests at 5 %, corrected by Holm's method over all pairs of one level. "
-        "They may differ from those of the study's main table, which has fewer pairs and all levels.",
+        "Verdicts of this table come from paired t-tests at 5 %, corrected by Holm's method over all pairs of one level. They "
+        "may differ from the verdicts of the study's main table, which has fewer pairs and all levels.",
         "Probability: for another pair of cells like these, with a verdict at the lower level, that the means over as many "
         "seeds have the same sign at the higher level. Where two cells hardly differ there, the sign is partly chance; the "
         "last two columns count only pairs with a verdict at both levels.",
-        "Pairs share cells, and related cells may change places together. The 95 % interval is therefore that of a smaller "
-        "number of independent pairs, at most one less than the largest number of cells that all have verdicts on each other. "
-        "With 5 to 12 cells it covers in at least 93 % of simulated studies, also where two families of cells change places.",
+        "Pairs share cells, and related cells may change places together. The 95 % interval is therefore computed for a "
+        "smaller number of independent pairs, at most one less than the largest number of cells that all have verdicts on each "
+        "other. With 5 to 12 cells it covers in at least 93 % of simulated studies, also where two families of cells change "
+        "places.",
     ]
     if sizes := [format_metric(a.near_size) for a in agreements if a.near_size is not None]:
         texts.append(

@@ -348,7 +348,7 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, o
         rest: Cells that could not be compared.
         opening: The beginning of the sentence.
     """
-    by_need: dict[str, list[CellSummary]] = {}  # a prediction is that of one cell, other needs are common to several
+    by_need: dict[str, list[CellSummary]] = {}  # a prediction belongs to one cell, other needs are common to several
     for cell in inconclusive:
         assert cell.verdict is not None
         by_need.setdefault("" if cell.verdict.prediction else describe_reason(cell.verdict), []).append(cell)
@@ -371,7 +371,7 @@ def _open(inconclusive: Sequence[CellSummary], rest: Sequence[CellSummary], *, o
 
 
 def _inconclusive(cell: CellSummary, need: str) -> str:
-    """Return an inconclusive cell with its difference, and with its own need unless that of its group is stated."""
+    """Return an inconclusive cell with its difference, and with its own need unless the need of its group is stated."""
     assert cell.verdict is not None
     return f"{cell.name} ({format_both(cell.difference)}{'' if need else f', {describe_reason(cell.verdict)}'})"
 
@@ -399,7 +399,7 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
     if len(cells) == 1:
         first = f"{opening}, the {name} of {best[0].name} is {estimator.format(best[0])} ({seeds})."
         return Summary([first], [], plain=["The study has one cell, ", Name(best[0].name), ", so nothing is compared."])
-    first = f"{opening}, the best {name} is that of {best[0].name}: {estimator.format(best[0])} ({seeds})."
+    first = f"{opening}, {best[0].name} has the best {name}: {estimator.format(best[0])} ({seeds})."
     if len(best) > 1:
         names = ", ".join(cell.name for cell in best[:MAX_NAMED]) + (
             f" and {len(best) - MAX_NAMED} more" * (len(best) > MAX_NAMED)

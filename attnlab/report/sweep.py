@@ -79,8 +79,8 @@ def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) ->
         f"{sweep} through its mean {spec.metric} on the test split at the {WINDOW} values around its best ({MIN_FITTED} where "
         "no others completed); cells may differ in shape, and are compared at the lowest points (highest, for a metric to be "
         "maximized). A seed contributes the value of the polynomial through its runs at the optimum of its cell; differences, "
-        f"intervals and p-values are those of the contributions, paired by seed. The best {name} tried, around which a curve "
-        "is fitted, is chosen on the validation split."
+        f"intervals and p-values are computed from the contributions, paired by seed. The best {name} tried, around which a "
+        "curve is fitted, is chosen on the validation split."
     )
 
 

@@ -130,8 +130,8 @@ def share_notes(shares: Sequence[CellShare]) -> list[str]:
     ]
     if any(share.share.has_stages for share in shares):
         texts.append(
-            "Steps are those of the last run of a chain. FLOPs and training time include the stages that it builds on, all of "
-            "which are trained before its first step."
+            "Steps are counted in the last run of a chain. FLOPs and training time include the stages that it builds on, all "
+            "of which are trained before its first step."
         )
     if any(share.source is ShareSource.VALIDATION for share in shares):
         texts.append(

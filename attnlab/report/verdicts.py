@@ -255,8 +255,8 @@ def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[
     )
     equivalence = (
         f"Equivalent: two one-sided tests place the difference within ±{margin:g} of zero; the p-value of such a "
-        "verdict is that of these tests, all others are those of the test for a difference. The interval that is shown "
-        "does not decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
+        "verdict comes from these tests, all others from the test for a difference. The interval that is shown does not "
+        "decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
         "a wider one the more comparisons and looks they are corrected for."
     )
     looks = [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
@@ -290,8 +290,8 @@ def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the note below the table of costs."""
     if is_of_program(records):
         return (
-            "wall s is the time from the start of the program to its end, host peak MiB that of its largest process, which is "
-            f"unknown below that of the process that starts it. {RANGES}"
+            "wall s is the time from the start of the program to its end, host peak MiB the memory of its largest process, "
+            f"which is unknown when the process that starts it needs more. {RANGES}"
         )
     has_rms_norm = any(record.get("model.norm_type") == "rms" for record in records)
     early = any(is_present(record.get(f"train.{field}")) for record in records for field in ("patience", "stop_at"))
@@ -335,5 +335,5 @@ def chain_notes(cells: Sequence[CellSummary]) -> list[str]:
         return []
     return [
         "Chain s and chain PFLOP count a run together with the runs of the stages that it builds on. A run of a stage that "
-        "several cells share counts in each of them; other costs are those of the last run of the chain alone."
+        "several cells share counts in each of them; other costs belong to the last run of the chain alone."
     ]

@@ -189,7 +189,7 @@ def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]])
 
     Args:
         studies: The data of each study, as identities of their parts, and its seeds. Unknown data are empty, and are taken to
-            be those of no other study.
+            be in no other study.
     """
     groups: list[list[int]] = []
     for i, (data, seeds) in enumerate(studies):

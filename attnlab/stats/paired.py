@@ -117,7 +117,7 @@ class Interval:
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Those of the values and of the prior."""
+        """The degrees of freedom of the values and of the prior together."""
         return self.n - 1 + (self.prior.degrees_of_freedom if self.prior else 0)
 
     @property
@@ -165,8 +165,8 @@ class Interval:
 def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str:
     """Format a number with the decimals of the two first digits of a half-width.
 
-    It has more decimals where two would hide whether the half-width is smaller than the `mean`, and those of other metrics
-    without a half-width, or with one that is zero, tiny or huge.
+    It has more decimals when two would hide whether the half-width is smaller than the `mean`. Without a half-width, or with
+    one that is zero, tiny or huge, it has the decimals of other metrics.
     """
     if not half_width or not MIN_HALF_WIDTH <= half_width < HUGE or not abs(mean) < HUGE:
         return format_metric(value)

@@ -67,7 +67,7 @@ def table_prior(
 
 
 def are_twins(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:
-    """Return for each comparison whether its variance is too small to be that of the others.
+    """Return for each comparison whether its variance is too small to equal the variance of the others.
 
     Args:
         variances: As for `table_prior`.

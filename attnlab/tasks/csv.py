@@ -365,7 +365,7 @@ def _fields(content: str, file: DataFile, layout: Layout) -> Iterator[Fields]:
 def _are_rows(lines: Sequence[str], layout: Layout, label: int, labels: Container[str], *, columns: int) -> bool:
     """Return True when the first, the last and most lines of one row are rows by themselves, when quotation marks are text.
 
-    Those of a quoted text of several lines are not: few have as many delimiters as a row, and a label in its column.
+    The lines of a quoted text are not: few have as many delimiters as a row, and a label in its column.
 
     Args:
         lines: of the row.

@@ -43,7 +43,7 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
 
 
 def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
-    """Write the answer of a study, in Markdown, above the plan on the page of its experiment, in place of an earlier one."""
+    """Write the answer of a study, in Markdown, above the plan on the page of its experiment; an earlier one is replaced."""
     client = connect(runs_folder(root))
     experiment = find_experiment(client, study)
     _, _, plan = experiment.tags.get("mlflow.note.content", "").rpartition(RULE)

@@ -196,7 +196,7 @@ def test_what_could_not_be_compared_is_named_with_its_state() -> None:
     assert summarize(study({}, dense="completed"), ONE).plain == ["No run has bits_per_byte, so there is no result yet."]
     unnamed = changed(ONE, baseline={})
     summary = summarize(study({"a": STEADY, "b": shifted(0.1)}, unnamed), unnamed)
-    assert "the best mean is that of a: 2.030 ± 0.058 (5 seeds)" in first(summary)
+    assert "a has the best mean: 2.030 ± 0.058 (5 seeds)" in first(summary)
     assert "may be due to chance" in "".join(summary.plain)
 
 
@@ -205,7 +205,7 @@ def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(directi
     spec = changed(ONE, baseline={}, direction=direction)
     values = {"a": [2.0], "b": [1.9], "c": [2.1], "d": [2.05]}
     sentence = first(summarize(study(values, spec), spec))
-    assert f"the best mean is that of {best}: {values[best][0]:.4f} (1 seed)" in sentence
+    assert f"{best} has the best mean: {values[best][0]:.4f} (1 seed)" in sentence
 
 
 def test_a_single_cell_is_not_the_best_of_others() -> None:
@@ -307,7 +307,7 @@ def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:
     assert near is not None and near.p_equivalent_holm is not None and near.p_holm is not None
     assert near.p_equivalent_holm < 0.05 < near.p_holm
     assert printed["near"][4] == f"{format_p_value(near.p_equivalent_holm)} (equivalence)" and printed["far"][4] == "< 0.001"
-    assert any("the p-value of such a verdict is that of these tests" in note for note in notes(table, ONE))
+    assert any("the p-value of such a verdict comes from these tests" in note for note in notes(table, ONE))
 
 
 def test_a_share_that_is_not_the_same_is_not_zero() -> None:

@@ -220,7 +220,7 @@ def with_interval(result: LevelResult) -> LevelResult:
 
 
 def best_rate(results: Sequence[LevelResult]) -> LevelResult:
-    """Return the result with the most seeds that solve the level, of equals that of the first learning rate, and the others."""
+    """Return the result with the most seeds that solve the level, with equals the first learning rate, and the others."""
     best = max(results, key=lambda result: (result.solved, result.seeds, result.lr == LR))
     others = sorted((result for result in results if result is not best), key=lambda result: result.lr)
     return replace(best, others=tuple(replace(result, costs={}, ranges={}) for result in others))

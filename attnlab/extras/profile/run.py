@@ -286,7 +286,7 @@ def _level_label(ability: Ability, trial: Trial) -> str:
 
 
 def _plan(ability: Ability, entries: Sequence[Entry], trials: Trials, *, folder: Path, seeds: int, **options: Any) -> Plan:
-    """Write the study of a diagnostic, or that of its first seed, and return its plan."""
+    """Write the study of a diagnostic, or the study of its first seed, and return its plan."""
     path = folder / f"{ability.name}{'' if seeds > 1 else RATES_SUFFIX}.yaml"
     write_study(path, study_fields(ability, entries, trials, folder=folder, seeds=seeds, **options))
     return plan(path)

@@ -307,7 +307,7 @@ def curve_limits(curves: Sequence[RateCurve], *, direction: str) -> svg.Limits:
     """Return limits of the metric's axis that fit the runs near the optima.
 
     Runs far beyond the optimum are much worse than the others. The axis has twice the range of the runs that curves are
-    fitted to, and of those at the best value of cells without a fit; at most that of all runs.
+    fitted to, and of the runs at the best value of cells without a fit; at most the range of all runs.
     """
     values = [v for c in curves for seeds in c.curve.runs.values.values() for v in seeds.values()]
     rates = [(c.curve, c.curve.fitted if c.curve.optimum else (c.curve.best,)) for c in curves]

@@ -93,7 +93,7 @@ def agreement(target: TaskTarget) -> str:
         _require_same_kinds(train.known, rows.known, split, "token", task.vocabulary)
         if target.is_language_model:
             _require_same_tokens(train, rows, split, task.vocabulary)
-    return f"{len(train.tokens):,} rows of train agree with those of valid and test"
+    return f"{len(train.tokens):,} rows of train agree with the rows of valid and test"
 
 
 def _require_trained_positions(train: Rows, rows: Rows, split: str) -> None:

@@ -183,8 +183,8 @@ def targets(target: TaskTarget) -> str:
         _require_hidden(target, [batch for _, batch in batches])
     if shares and shares[most] > ALL_NEXT and shares[least] < FEW_NEXT:
         raise Failure(
-            f"{100 * shares[most]:.0f} % of the targets of {most} are the next inputs, {100 * shares[least]:.0f} % of those of "
-            f"{least}",
+            f"{100 * shares[most]:.0f} % of the targets of {most} are the next inputs, {100 * shares[least]:.0f} % of the "
+            f"targets of {least}",
             "Batches of training and evaluation must have the same targets: shift both by one position.",
         )
     return f"{checked:,} targets: {'the next tokens' if exact else 'not the tokens at their own position'}"

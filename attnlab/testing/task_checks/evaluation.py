@@ -209,7 +209,7 @@ def _require_drawn_from_train(target: TaskTarget) -> None:
         if share > usual + SHARED_DRAWN:
             raise Failure(
                 f"{share:.0%} of the {'passages' if target.is_language_model else 'rows'} of train_batch() occur in {split}, "
-                f'{usual:.0%} of those of eval_batches("train")',
+                f'{usual:.0%} of the ones of eval_batches("train")',
                 "train_batch() must draw from the training split alone.",
             )
 
@@ -434,7 +434,7 @@ def _check_chance(task: Diagnostic, inputs: np.ndarray, targets: np.ndarray, cas
     if share > chance + DEVIATIONS * (max(chance, 1 / len(first)) / len(first)) ** 0.5:
         raise Failure(
             f"{case}: the answer {token} alone has an accuracy of {share:.3g}, chance() is {chance:.3g}",
-            "chance() is the best accuracy without the ability, at least that of the commonest target.",
+            "chance() is the best accuracy without the ability, at least the accuracy of the commonest target.",
         )
 
 
