@@ -105,6 +105,20 @@ def p_above(cell: int, baseline: int, n: int, difference: float = 0.0) -> float:
     return min(1.0, float(((extreme @ of_baseline) * of_cell).sum(0).max()))
 
 
+def predicted_solved(count: int, n: int, added: int) -> numpy.ndarray:
+    """Return the probabilities that 0, 1, ..., `added` of so many further seeds solve the task, when `count` of `n` do.
+
+    The number has a beta-binomial distribution: before any seed, the solve rate has Jeffreys' prior, Beta(1/2, 1/2).
+    """
+    import numpy
+    from scipy.special import betaln
+
+    solved, prior = numpy.arange(added + 1), 0.5
+    ways = -betaln(1 + added - solved, 1 + solved) - numpy.log(1 + added)
+    before = betaln(count + prior, n - count + prior)
+    return numpy.exp(ways + betaln(solved + count + prior, added - solved + n - count + prior) - before)
+
+
 @lru_cache(maxsize=4096)
 def interval_of_difference(cell: int, baseline: int, n: int, tail: float) -> tuple[float, float]:
     """Return the exact interval of the difference of two solve rates; each end is missed with probability `tail`.

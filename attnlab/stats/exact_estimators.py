@@ -37,11 +37,20 @@ from attnlab._util.run_state import RunState
 from attnlab._util.text import count
 from attnlab.stats import paired
 from attnlab.stats.estimators import CellSummary, Ends, Estimator, Runs, Scores, Words
-from attnlab.stats.exact import ExactInterval, clopper_pearson, interval_of_difference, median_interval, p_above, sign_test_p
+from attnlab.stats.exact import (
+    ExactInterval,
+    clopper_pearson,
+    interval_of_difference,
+    median_interval,
+    p_above,
+    predicted_solved,
+    sign_test_p,
+)
 from attnlab.stats.paired import LEVEL, Difference, Interval, describe_level
 from attnlab.stats.records import OUTCOMELESS_STATES, state_of
-from attnlab.stats.sequential import Looks, adjusted_p, level_at
+from attnlab.stats.sequential import Looks, adjusted_p, level_at, levels_at
 
+UNLIKELY = 1e-5  # outcomes of further seeds that a prediction leaves out
 FARTHEST = 200  # largest number of seeds that `Exact.fewest_seeds` considers
 WIDE_RATE = 0.5  # margin of solve rates from which on it is noted: few seeds tell small differences apart
 EXACT = Words(
@@ -100,6 +109,10 @@ class ExactDifference(Difference):
 
     def ends_at(self, level: float) -> Ends:
         return self.estimator.estimate(self, level_at(level / 2, self.looks, len(self.pairs)))[1]
+
+    def verdict_probability(self, seeds: int) -> float | None:
+        """Return the predicted probability of a verdict with more seeds; None for an estimator without predictions."""
+        return self.estimator.verdict_probability(self, seeds)
 
     def fewest_seeds(self, numbers: Iterable[int]) -> int | None:
         return self.estimator.fewest_seeds(comparisons=self.comparisons, looks=self.looks, numbers=numbers)
@@ -190,6 +203,10 @@ class Exact(Estimator):
             above: Test whether the true difference lies above the limit, rather than below it.
         """
         raise NotImplementedError
+
+    def verdict_probability(self, difference: ExactDifference, seeds: int) -> float | None:
+        """Return the predicted probability that a difference has a verdict with more seeds; None without a prediction."""
+        return None
 
     def smallest_p(self, n: int) -> float:
         """Return the smallest two-sided p-value that any scores of `n` seeds can have."""
@@ -341,6 +358,24 @@ class SolveRate(Exact):
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
         (cell, baseline), n = self.solved(difference), len(difference.pairs)
         return p_above(cell, baseline, n, limit) if above else p_above(baseline, cell, n, -limit)
+
+    def verdict_probability(self, difference: ExactDifference, seeds: int) -> float:
+        (cell, baseline), n = self.solved(difference), len(difference.pairs)
+        added = seeds - n
+        two_sided, one_sided = levels_at(difference.levels, difference.looks, seeds)
+        margin = difference.margin if self.has_equivalence else None
+
+        def is_conclusive(cell: int, baseline: int) -> bool:
+            if p_above(max(cell, baseline), min(cell, baseline), seeds) <= two_sided / 2:
+                return True
+            if margin is None:
+                return False
+            return max(p_above(*pair, seeds, -margin) for pair in ((cell, baseline), (baseline, cell))) <= one_sided
+
+        of_cell, of_baseline = (predicted_solved(count, n, added) for count in (cell, baseline))
+        outcomes = [(a, b, float(of_cell[a] * of_baseline[b])) for a in range(added + 1) for b in range(added + 1)]
+        likely = [outcome for outcome in outcomes if outcome[2] > UNLIKELY]
+        return sum(probability for a, b, probability in likely if is_conclusive(cell + a, baseline + b))
 
     def smallest_p(self, n: int) -> float:
         return min(1.0, 2 * p_above(n, 0, n))

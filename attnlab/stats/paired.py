@@ -344,6 +344,10 @@ class Difference:
         low, high = interval_ends(alone, level, looks=self.looks)
         return min(low, alone.low), max(high, alone.high)
 
+    def verdict_probability(self, seeds: int) -> float | None:
+        """Return None: without a t-test, there is no prediction of a verdict with more seeds."""
+        return None
+
     def fewest_seeds(self, numbers: Iterable[int]) -> int | None:
         """Return the first of these numbers of seeds with which some result would be conclusive: for a t-test, the first."""
         return next(iter(numbers), None)

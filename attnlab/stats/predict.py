@@ -12,9 +12,10 @@ Averaged over true differences of all sizes, verdicts come about as often as pre
 
 Further seeds are not worth their cost for a comparison that will probably stay inconclusive, which is futile. Where two cells
 truly do not differ, a study that adds seeds until its verdicts are conclusive spends all of its seeds, unless its margin can be
-reached. A comparison is futile if the probability of any verdict at the last look is below a limit. The rule is non-binding: a
-futile comparison is inconclusive, the levels of the looks are those without the rule, and seeds can still be added. Error rates
-can therefore only be smaller.
+reached. A comparison is futile if the probability of any verdict at the last look is below a limit; for solve rates, it is
+computed from the numbers of further seeds that may solve the task (`attnlab.stats.exact.predicted_solved`). The rule is
+non-binding: a futile comparison is inconclusive, the looks have the same levels as without the rule, and seeds can still be
+added. Error rates can therefore only be smaller.
 
 The power of the tests of a table gives the number of seeds that its verdicts take, before the seeds are trained. A study with a
 margin should find a difference as large as the margin, and call two cells without a difference equivalent. The number of seeds
@@ -187,20 +188,20 @@ class Futility:
 
 
 def find_futility(difference: Difference | None, seeds: int, *, below: float = FUTILITY) -> Futility | None:
-    """Return the futility of an inconclusive comparison, or None when further seeds may be conclusive, or if its test is exact.
+    """Return the futility of an inconclusive comparison, or None when further seeds may be conclusive or have no prediction.
 
     Args:
         difference: A difference, corrected over its table.
         seeds: Number of pairs at the last look.
         below: Smallest probability of a verdict that is worth further seeds; 0: no comparison is futile.
     """
-    if difference is None or difference.p is None or not difference.interval.sd:
-        return None  # all pairs have the same difference, there are too few for a test, or it is exact: without a prediction
+    if difference is None or difference.p is None:
+        return None  # there are too few pairs for a test
     pairs = difference.interval.n
     if not MIN_PAIRS <= pairs < seeds:
         return None
-    probability = predict(difference, seeds).conclusive
-    return Futility(pairs, seeds, probability) if probability < below else None
+    probability = predict(difference, seeds).conclusive if difference.interval.sd else difference.verdict_probability(seeds)
+    return Futility(pairs, seeds, probability) if probability is not None and probability < below else None
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from attnlab.report.notes import notes_on_predictions
 from attnlab.report.wording import describe_verdict
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.exact_estimators import Median
+from attnlab.stats.exact import p_above
+from attnlab.stats.exact_estimators import Median, SolveRate
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.predict import Futility, find_futility, predict
-from attnlab.stats.sequential import Looks
+from attnlab.stats.sequential import Looks, levels_at
 from benchmarks.futility import added_seeds
 from benchmarks.simulation import Share
 from tests.support.specs import changed, comparison_spec
@@ -57,7 +58,38 @@ def test_a_comparison_is_not_futile_without_a_prediction(values: list[float], se
     assert find_futility(None, seeds) is None
 
 
-def test_a_comparison_with_an_exact_test_has_no_prediction() -> None:
+def solve_rates(cell: int, baseline: int, n: int, **options: float) -> paired.Difference:
+    first, second = ({i: float(i < count) for i in range(n)} for count in (cell, baseline))
+    found = SolveRate("accuracy", "max", 0.9).compare(first, second, looks=LOOKS, **options)
+    assert found is not None
+    return found
+
+
+def test_cells_that_solve_a_task_with_no_seed_receive_no_more_seeds() -> None:
+    futility = find_futility(solve_rates(0, 0, 5), 12)
+    assert futility is not None and futility.probability < 0.02
+    for further in (solve_rates(5, 5, 5), solve_rates(0, 0, 5, margin=0.1)):
+        assert find_futility(further, 12) == Futility(5, 12, pytest.approx(futility.probability))  # type: ignore[arg-type]
+    assert find_futility(solve_rates(2, 0, 5), 12) is None, "they may well differ"
+    assert find_futility(solve_rates(0, 0, 5, margin=0.5), 12) is None, "they may be equivalent"
+
+
+def test_verdicts_on_solve_rates_come_about_as_often_as_predicted() -> None:
+    """Averaged over solve rates from the prior, whose mean the prediction of each start must have."""
+    generator = numpy.random.default_rng(0)
+    n, last, trials = 5, 12, 1_500
+    rates = generator.beta(0.5, 0.5, size=(trials, 2))
+    starts = generator.binomial(n, rates)
+    ends = starts + generator.binomial(last - n, rates)
+    expected = numpy.array([solve_rates(a, b, n).verdict_probability(last) for a, b in starts.tolist()], dtype=float)
+    level, _ = levels_at((paired.LEVEL, paired.LEVEL), LOOKS, last)
+    seen = numpy.array([2 * p_above(max(a, b), min(a, b), last) <= level for a, b in ends.tolist()])
+    assert 0.15 < expected.mean() < 0.6 and abs(seen.mean() - expected.mean()) < 0.03
+    likely = expected > 0.5
+    assert abs(seen[likely].mean() - expected[likely].mean()) < 0.05
+
+
+def test_a_median_has_no_prediction() -> None:
     medians = Median("loss", "min").compare(dict(enumerate(EQUAL)), dict.fromkeys(range(5), 0.0), looks=LOOKS)
     assert medians is not None and medians.p is not None and find_futility(medians, 12) is None
 
