@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 HELP = "find out what a variant can and cannot do, next to baselines: attnlab profile my_lab/cosine.py:Cosine"
 DESCRIPTION = (
-    "Train a variant on small diagnostics of increasing difficulty until it fails, next to dense, lstm, delta and linear, "
-    "and write a page. Rerun to resume. The baselines are trained once for all profiles in a runs folder."
+    "Train a variant on small diagnostics of increasing difficulty until it fails at three learning rates, next to dense, "
+    "lstm, delta and linear, and write a page. Rerun to resume. The baselines are trained once for all profiles in a runs "
+    "folder."
 )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,33 +220,52 @@ def climb(levels: int, variants: int, train: TrainTrials, screen: TrainTrials) -
     Returns:
         For each variant the results of its levels, each at the learning rate with which most seeds solve it.
     """
-    trials: list[list[Trial]] = [[(0, LR)] for _ in range(variants)]
-    others: list[list[Trial]] = [[] for _ in range(variants)]
-    screened: Sequence[Mapping[Trial, LevelResult]] = [{} for _ in range(variants)]
+    climbs = [_Climb() for _ in range(variants)]
+    screened: Sequence[Mapping[Trial, LevelResult]] = [{} for _ in climbs]
     while True:
-        results = train(trials)
-        last = [_at_level(found, of[-1][0]) for found, of in zip(results, trials, strict=True)]
-        unsolved = [i for i, found in enumerate(last) if found.outcome in (Outcome.OPEN, Outcome.NOT_SOLVED)]
-        new = [i for i in unsolved if (trials[i][-1][0], OTHER_RATES[0]) not in others[i]]
-        for i in new:
-            others[i] += [(trials[i][-1][0], rate) for rate in OTHER_RATES]
-        screened = screen(others) if new else screened
-        grown = False
-        for i, found in enumerate(last):
-            level = trials[i][-1][0]
-            passed = [trial for trial in others[i] if i in new and trial[0] == level and screened[i][trial].solved]
-            if not passed and found.earns_next and level + 1 < levels:
-                passed = [(level + 1, LR)]
-            trials[i] += passed
-            grown = grown or bool(passed)
-        if not grown:
-            return [
-                tuple(_at_level({**screened[i], **results[i]}, level) for level in range(trials[i][-1][0] + 1))
-                for i in range(variants)
-            ]
+        results = train([climb.trials for climb in climbs])
+        if any([climb.try_others(of) for climb, of in zip(climbs, results, strict=True)]):
+            screened = screen([climb.others for climb in climbs])
+        every = [{**first, **of} for first, of in zip(screened, results, strict=True)]
+        if not any([climb.go_on(of, levels) for climb, of in zip(climbs, every, strict=True)]):
+            return [tuple(_at(level, of) for level in range(climb.level + 1)) for climb, of in zip(climbs, every, strict=True)]
 
 
-def _at_level(results: Mapping[Trial, LevelResult], level: int) -> LevelResult:
+@dataclass
+class _Climb:
+    """The trials of one variant.
+
+    Attributes:
+        trials: With all seeds.
+        others: With the first seed, at the other learning rates.
+    """
+
+    trials: list[Trial] = field(default_factory=lambda: [(0, LR)])
+    others: list[Trial] = field(default_factory=list)
+
+    @property
+    def level(self) -> int:
+        """The last level."""
+        return self.trials[-1][0]
+
+    def try_others(self, results: Mapping[Trial, LevelResult]) -> bool:
+        """Add the other learning rates at the last level if not all seeds solve it; return True when there are new ones."""
+        new = [(self.level, rate) for rate in OTHER_RATES]
+        if new[0] in self.others or _at(self.level, results).outcome in (Outcome.SOLVED, Outcome.NO_RESULT):
+            return False
+        self.others += new
+        return True
+
+    def go_on(self, results: Mapping[Trial, LevelResult], levels: int) -> bool:
+        """Add the rates with which the first seed solves the last level, or else the next level; return False at the end."""
+        new = [t for t in self.others if t[0] == self.level and t not in self.trials and results[t].solved]
+        if not new and _at(self.level, {trial: results[trial] for trial in self.trials}).earns_next and self.level + 1 < levels:
+            new = [(self.level + 1, LR)]
+        self.trials += new
+        return bool(new)
+
+
+def _at(level: int, results: Mapping[Trial, LevelResult]) -> LevelResult:
     return best_rate([result for trial, result in results.items() if trial[0] == level])
 
 
