@@ -493,10 +493,10 @@ CLAIMS = [
             simulated("lost-seeds", "without the rule", column="error").max(),
         ],
     ),
-    Claim(VERDICTS, "it is # to # % of the false verdicts on skewed", lambda: ends(simulated("fragile", "caught", "skewness"))),
+    Claim(VERDICTS, "the flag marks # to # % of the false verdicts on skewed", lambda: ends(simulated("fragile", "caught", "skewness"))),
     Claim(
         VERDICTS,
-        "it is # to # % with 5 seeds, # to # % with 8, and # to # % with 12",
+        "it marks # to # % with 5 seeds, # to # % with 8, and # to # % with 12",
         lambda: [end for n in (5, 8, 12) for end in ends(simulated("fragile", "alarms", "normal", f" {n} seeds"))],
     ),
     Claim(
