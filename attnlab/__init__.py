@@ -1,7 +1,7 @@
 """A testbed for attention variants, with an ablation runner.
 
-A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost, and `run` trains what is missing; the
-verdicts of its result are a data frame. `verdicts` and `load_runs` return the verdicts and the runs of a recorded study,
+A study is a YAML file or a dict. `plan` resolves its cells and estimates their cost. `run` trains what is missing and returns a
+result with the verdicts as a data frame. `verdicts` and `load_runs` return the verdicts and the runs of a recorded study,
 `write_report` writes its page, `load_model` returns a trained model, and `check` tests a variant that you wrote:
 
     >>> import attnlab

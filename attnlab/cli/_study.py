@@ -53,7 +53,7 @@ def add_seed_arguments(parser: Parser) -> None:
         "--max-seeds",
         type=positive_int,
         metavar="N",
-        help="maximum number of seeds per cell with --until-conclusive, instead of max_seeds of the study (default 12)",
+        help="with --until-conclusive, the maximum number of seeds per cell, overriding max_seeds of the study (default 12)",
     )
     parser.add_argument(
         "--futility",
@@ -70,7 +70,7 @@ def add_queue_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)",
+        help="postgresql://..., a queue that several machines share (default: ATTNLAB_STORAGE)",
     )
     parser.add_repeatable("--retry", metavar="STATE", help="rerun runs in this state, for example failed (repeatable)")
     parser.add_argument("--no-check", action="store_true", help="skip the quick check of your variants before the runs")
@@ -82,8 +82,8 @@ def add_workers_argument(parser: Parser) -> None:
         "--workers",
         type=workers,
         metavar="N",
-        help="concurrent runs (default: ATTNLAB_WORKERS, else auto: the number that finishes soonest when measured, at least "
-        "one on each CUDA device)",
+        help="number of concurrent runs (default: ATTNLAB_WORKERS, else auto: the number that finishes soonest when measured, "
+        "at least one on each CUDA device)",
     )
 
 
@@ -107,7 +107,7 @@ def add_components_argument(parser: Parser) -> None:
         dest="components",
         metavar="COMPONENT",
         type=lambda text: parse_sets([f"with={text}"])["with"],
-        help="of a variant: a component, gate or '{name: gate, per: head}' (repeatable)",
+        help="for a variant: a component, for example gate or '{name: gate, per: head}' (repeatable)",
     )
 
 

@@ -24,10 +24,12 @@ OF_CLASSES = ("position", "backend", "heads", "dim", "components", "options")  #
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("target", metavar="NAME|PATH", nargs="?", help="a name, file.py:Class or package.module:Class")
     parser.add_argument(
-        "--study", metavar="STUDY.yaml", help="instead of a name: check every variant of a study, at its shapes as well"
+        "--study",
+        metavar="STUDY.yaml",
+        help="instead of a name: check every variant of a study, also at the shapes of the study",
     )
-    parser.add_argument("--position", metavar="NAME", help="of a variant: position scheme of all checks (default: none)")
-    parser.add_argument("--backend", metavar="NAME", help="of a variant: backend of all checks (default: the variant's first)")
+    parser.add_argument("--position", metavar="NAME", help="for a variant: position scheme of all checks (default: none)")
+    parser.add_argument("--backend", metavar="NAME", help="for a variant: backend of all checks (default: the variant's first)")
     parser.add_argument("--device", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument(
         "--heads", type=positive_int, metavar="N", help="heads of all checks (default: 3, then 4 and random numbers)"
@@ -35,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--dim", type=positive_int, metavar="N", help="model width of all checks (default: 21, then random widths)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="of a variant: seed of the random sizes (default 0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="for a variant: seed of the random sizes (default 0)")
     add_components_argument(parser)
     parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the class, for example stride=4 (repeatable)")
     parser.add_repeatable("--only", metavar="CHECK", help="run this check only, for example 'causality by value' (repeatable)")

@@ -15,23 +15,25 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help=help_run)
     parser.add_argument(
         "--prompt",
-        help="text to continue, or sentence to translate (default: 256 tokens, or a sentence, of the validation split)",
+        help="text to continue, or sentence to translate (default: 256 tokens, or a sentence, from the validation split)",
     )
     parser.add_argument(
         "--temperature",
         type=_at_least_zero,
         metavar="T",
-        help="sample with this divisor of the logits; 0 takes the most likely token (default: 0.5; of a translation, search)",
+        help="sample with this divisor of the logits; 0 takes the most likely token (default: 0.5; for a translation, search)",
     )
-    parser.add_argument("--length", type=positive_int, metavar="N", help="of a language model: tokens to sample (default 600)")
     parser.add_argument(
-        "--beam", type=positive_int, metavar="K", help="of a translation: hypotheses to keep (default: the task's)"
+        "--length", type=positive_int, metavar="N", help="for a language model: number of tokens to sample (default 600)"
+    )
+    parser.add_argument(
+        "--beam", type=positive_int, metavar="K", help="for a translation: number of hypotheses to keep (default: the task's)"
     )
     parser.add_argument(
         "--length-penalty",
         type=_at_least_zero,
         metavar="A",
-        help="of a translation: exponent of the length in the score of a hypothesis (default: the task's)",
+        help="for a translation: exponent of the length in the score of a hypothesis (default: the task's)",
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the sampling and of the default prompt (default 0)"

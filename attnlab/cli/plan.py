@@ -24,7 +24,10 @@ DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
 def add_arguments(parser: Parser) -> None:
     add_study_arguments(parser)
     parser.add_argument(
-        "--tflops", type=_rate, metavar="X", help="TFLOP/s for time estimates (default: measured from steps or products)"
+        "--tflops",
+        type=_rate,
+        metavar="X",
+        help="TFLOP/s for time estimates (default: measured on training steps or matrix products)",
     )
     parser.add_argument("--memory", action="store_true", help="estimate the peak memory on CUDA (default: only for CUDA cells)")
     parser.add_argument(

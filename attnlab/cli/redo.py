@@ -7,7 +7,7 @@ from argparse import Namespace
 from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import relative
 
-HELP = "train finished runs again with the study's next run; old records are kept"
+HELP = "train finished runs again the next time the study runs; old records are kept"
 DESCRIPTION = (
     "Exclude the records of runs, so that rerunning the study trains the runs again from their first step. "
     "The old records stay in MLflow, and the files of the old attempts are kept in separate folders."

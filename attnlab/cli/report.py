@@ -19,7 +19,7 @@ def add_arguments(parser: Parser) -> None:
         "study",
         metavar="STUDY",
         nargs="+",
-        help="a study's name, or its YAML file; several: one page with one answer above the report of each",
+        help="a study's name, or its YAML file; for several: one page with one answer above the report of each",
     )
     parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the question of the study)")

@@ -20,10 +20,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_repeatable(
         "--where",
         metavar="CONDITION",
-        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; 'trial=': has no value. When repeated, all must hold",
+        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; 'trial=' selects runs without a value. When repeated, all "
+        "must hold",
     )
     parser.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
-    parser.add_argument("--sort", default="", metavar="COLUMN", help="ascending; --sort=-COLUMN descending")
+    parser.add_argument("--sort", default="", metavar="COLUMN", help="sort ascending; --sort=-COLUMN sorts descending")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="default: table")
 
 

@@ -69,7 +69,7 @@ class ComponentConfig:
     Attributes:
         dim: model width.
         heads: number of heads of the queries.
-        head_dim: width of one head, of queries, keys and values.
+        head_dim: width of one head's queries, keys and values.
         role: ``causal``, ``bidirectional`` or ``cross``.
         length: the longest sequence in training, memory included.
         bias: True for biases in all projections (``model.attention_bias``).
@@ -89,7 +89,7 @@ class Component(nn.Module):
     """Base class of components. A subclass implements the methods of the places that it changes.
 
     Attributes:
-        roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
+        roles: the supported roles, among ``causal``, ``bidirectional`` and ``cross``.
         supports_memory: False for a component that only works when keys and queries have the same positions.
         supports_cache: False when the effect of the component on a new position depends on inputs that no cache holds.
         supports_compile: False for a component that ``torch.compile`` does not capture.
@@ -132,7 +132,7 @@ class Component(nn.Module):
 
     @classmethod
     def places(cls) -> tuple[str, ...]:
-        """Return the places that this component changes, for which it implements the method."""
+        """Return the places that this component changes: it implements a method for each of them."""
         methods = {
             "values": ("values", "value_function"),
             "score": ("score", "score_function"),
@@ -187,13 +187,13 @@ class Component(nn.Module):
         return None
 
     def connect(self, first: "Component") -> None:
-        """Receive the same component of the first block of the stack. The model calls it after its construction."""
+        """Receive the same component of the first block of the stack. The model calls this after its construction."""
 
     def input(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Change the input.
 
         Args:
-            x: (b, s, dim), memory included; in the role ``cross``, the input of the queries alone.
+            x: (b, s, dim), memory included; in the role ``cross``, only the input of the queries.
             mask: (b, s), boolean, False at padding; None: no padding, or the role ``cross``.
         """
         raise NotImplementedError
@@ -201,7 +201,7 @@ class Component(nn.Module):
     def projections(self) -> nn.Module:
         """Return the module that projects x (b, t, dim) and context (b, s, dim) or None to q, k and v of every head.
 
-        Its results are q (b, h, t, d), k and v (b, g, s, d), where g divides h.
+        The module returns q (b, h, t, d), and k and v (b, g, s, d), where g divides h.
         """
         raise NotImplementedError
 
@@ -218,43 +218,43 @@ class Component(nn.Module):
         raise NotImplementedError
 
     def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return ``values``, for a component that computes from the input of the values what it adds.
+        """Return ``values``. Override it when what the component adds depends on the input of the values.
 
         Args:
-            context: (b, s, dim), the input of the values; while a decoder generates, of the new positions alone.
+            context: (b, s, dim), the input of the values; while a decoder generates, only at the new positions.
         """
         return self.values
 
     def score(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Change logits, in the signature of ``score_mod`` of PyTorch's FlexAttention.
+        """Change logits, with the signature of ``score_mod`` in PyTorch's FlexAttention.
 
         Args:
             s: the logits, (b, h, t, s) or a part of them.
-            b: the numbers of their rows of the batch. These and the following broadcast with ``s``.
-            h: the numbers of their heads.
+            b: the indices of their rows in the batch. This and the following arguments broadcast with ``s``.
+            h: the indices of their heads.
             i: the positions of their queries among the keys.
             j: the positions of their keys.
 
         Returns:
-            The changed logits, of the shape of ``s``.
+            The changed logits, in the shape of ``s``.
         """
         raise NotImplementedError
 
     def score_function(self, context: Tensor, mask: Tensor | None) -> ScoreFunction:
-        """Return ``score``, for a component that computes from the input of the keys what it adds.
+        """Return ``score``. Override it when what the component adds depends on the input of the keys.
 
         Args:
-            context: (b, s, dim), the input of the keys; while a decoder generates, of the new positions alone.
-            mask: (b, s), boolean, False at padding, or of more positions before those; None: no padding.
+            context: (b, s, dim), the input of the keys; while a decoder generates, only at the new positions.
+            mask: (b, s), boolean, False at padding; it may also cover earlier positions. None: no padding.
         """
         return self.score
 
     def visible(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Return True where query i may attend to key j, in the signature of ``mask_mod`` of PyTorch's FlexAttention."""
+        """Return True where query i may attend to key j, with the signature of ``mask_mod`` in PyTorch's FlexAttention."""
         raise NotImplementedError
 
     def visible_function(self, q: Tensor, k: Tensor, mask: Tensor | None) -> MaskFunction:
-        """Return ``visible``, for a component that chooses the keys of a query by their content.
+        """Return ``visible``. Override it when the component chooses the keys of a query by their content.
 
         Args:
             q: (b, h, t, d), after the position scheme.
@@ -301,7 +301,7 @@ class Components(nn.ModuleDict):
         return [component for component in components if place in component.places()]
 
     def apply_input(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Change x (b, t, dim), and context (b, s, dim) if it ends with x; mask (b, s) or of more positions before it."""
+        """Change x (b, t, dim), and context (b, s, dim) if it ends with x; mask (b, s) may also cover earlier positions."""
         for component in self.at("input"):
             if component.config.role == "cross":
                 x = component.input(x, None)

@@ -67,7 +67,7 @@ class CommandConfig(Section):
     env: dict[str, str] = Field(default={}, description="environment variables that the study sets")
     files: dict[str, str] = Field(default={}, description="files that the results depend on -> digests")
     seed: int = Field(default=0, ge=0)
-    folder: str = Field(default="", description="the folder of the study, in which the command runs")
+    folder: str = Field(default="", description="the folder of the study, where the command runs")
 
     init: ClassVar[None] = None
 

@@ -80,7 +80,9 @@ class DesignConfig(Section):
 
     name: Literal["full", "leave_one_out", "fractional"]
     cells: int | None = Field(
-        default=None, ge=1, description="of a fractional design; null: the fewest with resolution IV, else the most"
+        default=None,
+        ge=1,
+        description="number of cells in a fractional design; null: the fewest with resolution IV, else the most",
     )
 
     @model_validator(mode="before")

@@ -55,8 +55,8 @@ class LayersConfig(Section):
     pattern: Annotated[
         tuple[LayerConfig, ...], BeforeValidator(_entries), Field(min_length=1), WithJsonSchema(_PATTERN_SCHEMA)
     ] = Field(
-        description="instead of 'variant': the variants of the first blocks, each with its options and position, repeated "
-        "over model.depth; model.layers: [gru, gru, dense] is short for {pattern: [gru, gru, dense]}"
+        description="instead of 'variant': the variants of the first blocks, each with its options and position; the pattern "
+        "repeats over model.depth; model.layers: [gru, gru, dense] is short for {pattern: [gru, gru, dense]}"
     )
     match: Match | None = Field(default=None, description="match the cost of the model to the baseline")
 

@@ -153,8 +153,8 @@ class FurtherQuestion(Section):
 class ClaimConfig(Section):
     """A claim about the cells with some values, each compared with its baseline, or about an effect of a factorial study."""
 
-    sentence: str = Field(min_length=1, max_length=500, description="the claim in one sentence, in your words")
-    source: str = Field(min_length=1, max_length=300, description="who claims it: authors, year, and arXiv number or address")
+    sentence: str = Field(min_length=1, max_length=500, description="the claim in one sentence, in your own words")
+    source: str = Field(min_length=1, max_length=300, description="who makes the claim: authors, year, and arXiv number or URL")
     cell: AxisValues = Field(
         default=None, description="axis -> value: the claim is about every compared cell with these values"
     )
@@ -163,23 +163,25 @@ class ClaimConfig(Section):
         min_length=1,
         description="instead of cell: an effect of a factorial study, for example gate or gate × sink",
     )
-    baseline: AxisValues = Field(default=None, description="when the study has several baselines: the one that is meant")
+    baseline: AxisValues = Field(default=None, description="when the study has several baselines: the one to compare with")
     direction: Direction = Field(
-        description="of a difference: better, worse, equivalent or different; of its change over levels: grows, shrinks, "
-        "steady or changes; of a solve rate: can or cannot; of the steps to the baseline's score: saves or costs"
+        description="for a difference: better, worse, equivalent or different; for its change over levels: grows, shrinks, "
+        "steady or changes; for a solve rate: can or cannot; for the steps to the baseline's score: saves or costs"
     )
     size: float | None = Field(
         default=None,
         gt=0,
         le=1e12,
-        description="the published size, in the unit of the result; of saves and costs: a share of the steps",
+        description="the published size, in the unit of the result; for saves and costs: a share of the steps",
     )
     published: str = Field(default="", max_length=300, description="the published figures and their setting, for the page")
-    disputed: str = Field(default="", max_length=400, description="published results that disagree, and whose, for the page")
+    disputed: str = Field(
+        default="", max_length=400, description="published results that disagree, and who published them, for the page"
+    )
     abilities: str = Field(
         default="",
         max_length=100,
-        description="the name of a report on abilities, of one study or several, which has the same cells or effects",
+        description="the name of a report on abilities, for one study or several, with the same cells or effects",
     )
     scatter: float | None = Field(
         default=None,

@@ -65,20 +65,20 @@ class TrainConfig(Section):
         le=1_000_000,
         description="passes over the training split; with random sampling, the same number of bytes",
     )
-    batch_size: Count = Field(default=32, description="sequences in one optimizer step, all micro-batches together")
-    gradient_accumulation: Count = Field(default=1, description="micro-batches of one optimizer step; divides batch_size")
+    batch_size: Count = Field(default=32, description="sequences per optimizer step, over all micro-batches")
+    gradient_accumulation: Count = Field(default=1, description="micro-batches per optimizer step; must divide batch_size")
     lr: float = Field(default=3e-4, gt=0, description="learning rate after the warm-up")
     layer_lr_decay: float = Field(
         default=1.0,
         gt=0,
         le=1,
-        description="factor of the learning rate from each layer to the one below it, from the output layers over the blocks "
-        "to the embeddings",
+        description="multiply the learning rate by this factor from each layer to the one below it, from the output layers "
+        "through the blocks to the embeddings",
     )
     frozen: Annotated[int, Field(ge=0)] | Literal["all"] | None = Field(
         default=None,
-        description="keep the embeddings and this number of first blocks at their initial values (0: only the embeddings); "
-        "all: everything but the output layers; null: nothing",
+        description="number of leading blocks to freeze at their initial values, together with the embeddings (0: only the "
+        "embeddings); all: freeze everything but the output layers; null: freeze nothing",
     )
     optimizer: NamedField = Field(
         default=Named(name="adamw"),
@@ -87,14 +87,15 @@ class TrainConfig(Section):
     weight_decay: float = Field(default=0.01, ge=0, description="weight decay, as the optimizer defines it")
     decay: Literal["matrices", "no_embeddings", "all"] = Field(
         default="matrices",
-        description="parameters with weight decay: all with two or more dimensions; these without embeddings; or all, "
-        "including gains and biases",
+        description="parameters with weight decay; matrices: all with two or more dimensions; no_embeddings: the same without "
+        "embeddings; all: every parameter, including gains and biases",
     )
     cautious_decay: bool = Field(
-        default=False, description="weight decay only where the update moves a weight towards zero, too (Chen et al. 2025)"
+        default=False,
+        description="apply weight decay only where the update also moves the weight toward zero (Chen et al. 2025)",
     )
     betas: Betas = Field(default=(0.9, 0.98), description="for optimizers that take them, for example adamw")
-    warmup: int | float = Field(default=0, description="steps (whole), or a fraction of the run (between 0 and 1)")
+    warmup: int | float = Field(default=0, description="a whole number of steps, or a fraction of the run between 0 and 1")
     schedule: Literal["constant", "cosine"] = "cosine"
     final_lr: float = Field(
         default=0.0, ge=0, le=1, description="learning rate at the end of the cosine schedule, as a fraction of lr"
@@ -115,14 +116,14 @@ class TrainConfig(Section):
     )
     log_every: Count = Field(default=10, description="steps between two points of a curve")
     checkpoint_selection: Literal["last", "best"] = Field(
-        default="last", description="weights that are evaluated on the test split"
+        default="last", description="which weights to evaluate on the test split"
     )
     patience: Count | None = Field(
-        default=None, description="evaluations without a better score after which training stops; null: never"
+        default=None, description="stop training after this many evaluations without a better score; null: never"
     )
     stop_at: float | None = Field(
         default=None,
-        description="end training when an evaluation on valid reaches this score, in the metric of the task, for example 0.99 "
+        description="stop training when an evaluation on valid reaches this score, in the metric of the task, for example 0.99 "
         "in a study of solve rates; null: never",
     )
 
@@ -163,7 +164,7 @@ class InitConfig(Section):
     model_config = ConfigDict(serialize_by_alias=True)
 
     stage: str = Field(alias="from", min_length=1, description="a name under stages")
-    fingerprint: str = Field(default="", description="of the run with these weights; filled in by the plan")
+    fingerprint: str = Field(default="", description="the fingerprint of the run with these weights; filled in by the plan")
 
     @model_validator(mode="before")
     @classmethod
@@ -185,7 +186,7 @@ class PartConfig(Section):
 
     variant: ComposedField | None = Field(default=None, description="null: the variant of the cell, with its components")
     position: NamedField | None = Field(
-        default=None, description="null: the position scheme of the cell; in cross-attention none"
+        default=None, description="null: the position scheme of the cell, or none in cross-attention"
     )
 
 
@@ -202,27 +203,27 @@ class ModelConfig(Section):
         default=4.0,
         ge=0,
         le=1_000_000,
-        description="width of the feed-forward, in multiples of dim; each of the three matrices of swiglu has 2/3 of it; 0: no "
-        "feed-forward",
+        description="width of the feed-forward, in multiples of dim; the three matrices of swiglu have 2/3 of this width each; "
+        "0: no feed-forward",
     )
     feed_forward: Literal["gelu", "gelu_tanh", "relu", "relu2", "swiglu"] = Field(
         default="gelu", description="activation of the feed-forward; gelu_tanh: GPT-2's approximation; relu2: the squared ReLU"
     )
     norm: Literal["pre", "post", "sandwich", "after"] = Field(
         default="pre",
-        description="norm of the input of each sublayer (pre), of the sum with its output (post), of its input and its output "
-        "(sandwich), or of its output (after)",
+        description="what to normalize in each sublayer: its input (pre), the sum of input and output (post), input and output "
+        "separately (sandwich), or its output (after)",
     )
     norm_type: Literal["layer", "rms", "dyt", "none"] = Field(
         default="layer", description="layer norm, RMSNorm, DyT (a learned tanh) or no norm, in blocks and after them"
     )
     residual: Literal["plain", "x0", "attention_residuals", "hyper", "none"] = Field(
         default="plain",
-        description="residual connections; x0: each block reads a x + b x_0, with the embeddings x_0 and two learned scalars; "
-        "attention_residuals: each sublayer attends to all earlier outputs; hyper: hyper-connections of several streams; "
-        "none: no residual connections",
+        description="residual connections; x0: each block reads a x + b x_0, where x_0 are the embeddings and a, b are two "
+        "learned scalars; attention_residuals: each sublayer attends to all earlier outputs; hyper: hyper-connections of "
+        "several streams; none: no residual connections",
     )
-    residual_streams: int = Field(default=4, ge=1, le=64, description="streams of the residual connections hyper")
+    residual_streams: int = Field(default=4, ge=1, le=64, description="number of streams with residual: hyper")
     bias: bool = Field(default=True, description="biases in the feed-forward, in layer norms and in DyT")
     attention_bias: bool | Literal["out"] = Field(
         default=False, description="biases in the projections of the variant; out: only in the output projection"
@@ -253,8 +254,8 @@ class ModelConfig(Section):
     )
     encoder_pool: Literal["mean", "max", "last"] | None = Field(
         default=None,
-        description="of an encoder-decoder: reduce the output of the encoder to one vector, the only key and value of "
-        "cross-attention; null: one for each token of the source",
+        description="in an encoder-decoder: reduce the output of the encoder to one vector, the only key and value of "
+        "cross-attention; null: keep one for each token of the source",
     )
     encoder: PartConfig = PartConfig()
     decoder: PartConfig = PartConfig()
@@ -272,17 +273,21 @@ class EvaluateConfig(Section):
     """Evaluation on ``valid`` and ``test``."""
 
     protocol: Literal["segment", "sliding"] = "segment"
-    stride: Count | None = Field(default=None, description="tokens between the starts of two windows of the sliding protocol")
+    stride: Count | None = Field(
+        default=None, description="tokens between the starts of neighboring windows in the sliding protocol"
+    )
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
-    valid_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over valid; null: all")
-    test_limit: Count | None = Field(default=None, description="bytes or texts, spread evenly over test; null: all")
+    valid_limit: Count | None = Field(
+        default=None, description="bytes or texts to evaluate, spread evenly over valid; null: all"
+    )
+    test_limit: Count | None = Field(default=None, description="bytes or texts to evaluate, spread evenly over test; null: all")
     sample: Count | Literal["auto"] | None = Field(
         default="auto",
         description="bytes or texts, spread evenly over valid, for evaluations during training, which select the checkpoint "
         "and decide early stopping; auto: the default of the task; null: as many as valid_limit",
     )
     test: bool = Field(default=True, description="false: never read the test split")
-    lengths: Lengths = Field(default=(), description="other lengths at which the trained model is tested")
+    lengths: Lengths = Field(default=(), description="other lengths at which to test the trained model")
 
     @property
     def sample_limit(self) -> int | None:
@@ -322,20 +327,20 @@ class MachineConfig(Section):
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         default=None,
-        description="CPU threads; null: all of the machine, divided among the workers, the same in all runs of a study",
+        description="CPU threads; null: all threads of the machine, divided among the workers, the same in all runs of a study",
     )
     matmul_precision: Literal["highest", "high", "medium", "auto"] = Field(
         default="highest",
-        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA, nor in cuDNN; high, medium: TF32; auto: "
+        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA or in cuDNN; high, medium: TF32; auto: "
         "medium on a CPU when the plan measures that it is faster and as exact",
     )
     reuse_memory: bool | Literal["auto"] = Field(
         default=False,
-        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU, except when the plan measures "
-        "steps that are over 10 % slower",
+        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU, unless the plan measures steps "
+        "that are more than 10 % slower",
     )
     processes_per_run: Count = Field(
-        default=1, description="data-parallel processes of one run, each with a share of the batch and a separate CUDA device"
+        default=1, description="data-parallel processes per run, each with a share of the batch and a separate CUDA device"
     )
 
     @model_validator(mode="before")

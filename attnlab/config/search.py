@@ -127,31 +127,35 @@ class Dimension(Section):
 class SearchConfig(Section):
     """One Optuna study for each cell, all with the same budget."""
 
-    trials: Annotated[int, Field(ge=1, le=100_000)] = Field(description="runs of each cell, each with other values")
+    trials: Annotated[int, Field(ge=1, le=100_000)] = Field(description="number of runs per cell, each with different values")
     space: dict[str, Dimension] = Field(
         min_length=1, description="dotted path of the configuration -> {low, high, log, step} or {choices}"
     )
-    sampler: NamedField = Field(default=Named(name="TPESampler"), description="of optuna.samplers, with its arguments")
-    pruner: NamedField = Field(default=Named(name="NopPruner"), description="of optuna.pruners, with its arguments")
+    sampler: NamedField = Field(
+        default=Named(name="TPESampler"), description="a sampler of optuna.samplers, with its arguments"
+    )
+    pruner: NamedField = Field(default=Named(name="NopPruner"), description="a pruner of optuna.pruners, with its arguments")
     seed: int = Field(default=0, ge=0, description="seed of every trial")
     parallel: Count = Field(
         default=1,
-        description="trials of one cell that run at a time; with 1, no suggestion depends on timing: "
-        "the search is reproducible",
+        description="number of trials of one cell that run at the same time; with 1, no suggestion depends on timing, so the "
+        "search is reproducible",
     )
 
 
 class ConfirmConfig(Section):
     """The seeds of the runs that confirm the values chosen in each cell. They are never pruned, and only they are reported."""
 
-    seeds: Seeds = Field(description="a list, or a range such as 100-104; none of them search.seed")
+    seeds: Seeds = Field(description="a list, or a range such as 100-104; must not contain search.seed")
 
 
 class RunLimits(Section):
     """Limits at which the study stops a run. They are not part of its configuration, because no number depends on them."""
 
-    memory_limit: Size | None = Field(default=None, description="of one run's process, for example 8GiB; null: none")
-    timeout: Time | None = Field(default=None, description="of one run, for example 90s, 30m or 2h; null: none")
+    memory_limit: Size | None = Field(
+        default=None, description="memory limit for one run's process, for example 8GiB; null: none"
+    )
+    timeout: Time | None = Field(default=None, description="time limit for one run, for example 90s, 30m or 2h; null: none")
 
 
 def _values(value: Any) -> Any:
@@ -169,15 +173,15 @@ class SweepConfig(Section):
     model_config = ConfigDict(serialize_by_alias=True)
 
     lr: Values | None = Field(
-        default=None, alias="train.lr", description="at least 3 learning rates, at each of which every cell is trained"
+        default=None, alias="train.lr", description="at least 3 learning rates; every cell is trained at each of them"
     )
     weight_decay: Values | None = Field(default=None, alias="train.weight_decay", description="instead of train.lr")
     extensions: int = Field(
         default=4,
         ge=0,
         le=20,
-        description="values that may be added on each side while the best value of a cell is the largest or smallest, or below "
-        "while fewer than 4 completed",
+        description="how many values may be added on each side while the best value of a cell is the largest or smallest, or "
+        "below while fewer than 4 completed",
     )
 
     @model_validator(mode="after")

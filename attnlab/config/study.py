@@ -138,10 +138,13 @@ class StudyConfig(Section):
     study: str = Field(
         pattern=STUDY_NAME,
         max_length=100,
-        description="its name: letters, digits, _ - .",
+        description="the name of the study: letters, digits, _ - .",
     )
     question: str | None = Field(
-        default=None, min_length=1, max_length=500, description="the question that it answers, shown at the top of its report"
+        default=None,
+        min_length=1,
+        max_length=500,
+        description="the question that the study answers, shown at the top of its report",
     )
     include: str | None = Field(
         default=None, description="a YAML file that this one is merged over; its path is relative to this file"
@@ -150,9 +153,9 @@ class StudyConfig(Section):
     command: str | None = Field(
         default=None,
         min_length=1,
-        description="a program that each run starts instead of training in attnlab, in the folder of this file and without a "
-        "shell: python train.py --lr {lr} --seed {seed}; {lr} is a value of the base or the grid, and the program should print "
-        "metrics as JSON lines",
+        description="a program that each run starts instead of training in attnlab, for example python train.py --lr {lr} "
+        "--seed {seed}. It runs in the folder of this file, without a shell, and should print metrics as JSON lines; {lr} is a "
+        "value of the base or the grid",
     )
     files: list[str] | None = Field(
         default=None,
@@ -173,11 +176,11 @@ class StudyConfig(Section):
     over: Over = Field(
         default=None,
         description="another axis, with numbers as levels, for example {train.steps: [500, 1500, 4500]}: cells are compared at "
-        "each level, and the change of their differences from level to level is tested",
+        "each level, with a test of how their differences change from level to level",
     )
     stages: dict[str, dict[str, Any]] = Field(
         default={},
-        description="trainings that provide initial weights for init: {from: NAME}: name -> changes of the base. A run of a "
+        description="trainings that provide initial weights for init: {from: NAME}, as name -> changes to the base. A run of a "
         "stage has the variant, position scheme, model and seed of the run that starts from it",
     )
     skip: list[Skip] = []
@@ -186,20 +189,20 @@ class StudyConfig(Section):
         min_length=1,
         description="instead of grid, the factors of a factorial design: components that are on or off, as in [qk_norm, gate]; "
         "or name -> the fields to set when it is on, or {level: {path: value, ...}, ...}; or a dotted path -> its "
-        "values, with the first for off",
+        "values, where the first means off",
     )
     design: Design | None = Field(
         default=None, description="the cells of a study with factors: full (default), leave_one_out or fractional"
     )
     seeds: StudySeeds = Field(
         default=[0],
-        description="of each cell: auto, for three and then as many as the verdicts need, up to max_seeds (12); a list; or a "
-        "range, for example 0-4; with search: confirm.seeds",
+        description="the seeds of each cell: auto, which starts with three and adds as many as the verdicts need, up to "
+        "max_seeds (12); a list; or a range, for example 0-4; with search: confirm.seeds",
     )
     max_seeds: Count | None = Field(
         default=None,
-        description="add seeds one at a time to inconclusive comparisons, with a sweep to all cells, up to this number; null: "
-        "train the seeds as listed",
+        description="add seeds one at a time to inconclusive comparisons (with a sweep, to all cells), up to this number; "
+        "null: train the seeds as listed",
     )
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
     confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
@@ -249,7 +252,7 @@ class StudyConfig(Section):
         default=[],
         description="additional analyses that you wrote: names, or file.py:Class, relative to this file",
     )
-    retries: int = Field(default=1, ge=0, description="how often a failed run is repeated")
+    retries: int = Field(default=1, ge=0, description="how many times to repeat a failed run")
 
     _path: Path | None = PrivateAttr(None)
     _source: StudySource = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))

@@ -1,8 +1,7 @@
 """Models: the networks that variants are tried in, one for each kind of task. ``Model`` is the contract.
 
-Your own model subclasses one of these and is registered (``attnlab.register_model``); a study names it by ``model.name``.
-If only its blocks differ, it names their class as ``block`` (``examples/my_model`` has another block, feed-forward network
-and norm).
+To add a model, subclass one of these and register it (``attnlab.register_model``); a study selects it by ``model.name``. When
+only its blocks differ, set their class as ``block`` (``examples/my_model`` has another block, feed-forward network and norm).
 
 Examples:
     >>> import torch

@@ -41,7 +41,7 @@ class Model(nn.Module):
     ``model.options``.
 
     Attributes:
-        kind: the kind of the tasks that it serves (``Task.kind``).
+        kind: the kind of task that the model serves (``Task.kind``).
         block: the class of its blocks.
     """
 
@@ -84,7 +84,7 @@ class Model(nn.Module):
         """Return a batch to measure costs, with all rows at the task's length.
 
         Args:
-            padded: add the masks of a batch with unequal rows.
+            padded: add the masks of a batch with rows of unequal length.
         """
         raise NotImplementedError
 

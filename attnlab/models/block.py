@@ -116,12 +116,12 @@ class Block(nn.Module):
             mask: (b, m + t), boolean, True = may be attended to; None: all.
 
         Returns:
-            (b, t, dim), or the streams (b, t, n, dim), with ``attention_residuals`` of a larger n.
+            (b, t, dim), or the streams (b, t, n, dim). With ``attention_residuals``, n is larger than in x.
         """
         return self.feed(self.join(x, self.attend(x, memory, mask), "attention"))
 
     def attend(self, x: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Return the attention of x to itself and to the memory before it, (b, t, dim); with ``pre``, of their norms.
+        """Return the attention (b, t, dim) of x to itself and to the memory before it; with ``pre``, both are normalized first.
 
         Takes the arguments of ``forward``.
         """
@@ -130,7 +130,7 @@ class Block(nn.Module):
         return apply_attention(self.attention, x, None if memory is None else context, mask)
 
     def feed(self, x: Tensor) -> Tensor:
-        """Apply the sublayer of the feed-forward network to x, as ``forward`` receives it; return x with ``ff_mult: 0``."""
+        """Apply the feed-forward sublayer to x, which is as in ``forward``; with ``ff_mult: 0``, return x."""
         if not self.has_feed_forward:
             return x
         return self.join(x, self.feed_forward(self.read(x, "feed_forward")), "feed_forward")

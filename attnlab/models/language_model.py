@@ -29,8 +29,8 @@ class LanguageModel(Model):
         Args:
             tokens: (b, t) integers.
             memory: the second value that the call for the previous segment returned, or None.
-            start: the position of the first token in its segment, with a cache of the positions before it
-                (``attnlab.models.decoding``) and of the memory, which is then None. The returned memory has no meaning.
+            start: the position of the first token in its segment, when a cache holds the positions before it
+                (``attnlab.models.decoding``) and the memory. ``memory`` is then None, and the returned memory has no meaning.
 
         Returns:
             The logits (b, t, vocabulary) of the token after each position, and the memory for the next segment.

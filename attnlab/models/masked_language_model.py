@@ -27,7 +27,7 @@ from attnlab.tasks.masking import CHOSEN, MaskedOutput
 
 
 class MaskedLanguageModel(Model):
-    """Logits of the predicted tokens, and with ``task.classes`` logits of the classes of the row, from its first token."""
+    """Logits of the predicted tokens, and with ``task.classes`` logits of the classes of each row, from its first token."""
 
     kind: ClassVar[str] = "masked_language_model"
 
@@ -55,7 +55,8 @@ class MaskedLanguageModel(Model):
             positions: (b, p) integers, the positions to predict; None: all.
 
         Returns:
-            The logits of tokens (b, p, vocabulary), (b, t, vocabulary) without positions, and of labels (b, classes) or None.
+            The logits of tokens (b, p, vocabulary), or (b, t, vocabulary) without ``positions``; and the logits of labels
+            (b, classes), or None.
         """
         x, _ = self.backbone(tokens, segments=segments, mask=mask)
         labels = None

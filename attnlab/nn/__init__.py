@@ -1,4 +1,4 @@
-"""Parts that variants and models consist of: attention backends, masks, heads and feed-forward layers.
+"""Building blocks of variants and models: attention backends, masks, heads and feed-forward layers.
 
 Letters: ``b`` batch, ``h`` heads, ``t`` query positions, ``s`` key positions, ``d`` head width, ``dim`` model width.
 

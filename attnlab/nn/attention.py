@@ -50,9 +50,9 @@ class RelativeLogits(NamedTuple):
 
 
 class LogitBias(Protocol):
-    """A bias that depends on queries and keys. Position schemes that act by ``bias`` are such (``attnlab.positions``).
+    """A bias that depends on queries and keys, as in position schemes that act by ``bias`` (``attnlab.positions``).
 
-    Where an object has the attribute ``reads_mask = True``, its ``bias`` also takes ``visible``: the whole mask, boolean,
+    When an object has the attribute ``reads_mask = True``, its ``bias`` also takes ``visible``: the whole mask, boolean,
     broadcastable to (b, h, t, s), or None when every key is visible.
     """
 
@@ -61,7 +61,7 @@ class LogitBias(Protocol):
         ...
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        """Return ``scale * q k^T + bias`` as two products, or None when it has no such form."""
+        """Return ``scale * q k^T + bias`` as two products, or None when the bias has no such form."""
         ...
 
 

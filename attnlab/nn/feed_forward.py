@@ -41,8 +41,8 @@ ACTIVATIONS = {
 class FeedForward(nn.Module):
     """Two linear layers around an activation, or three with a gate, applied to each position separately.
 
-    The inner width is ``multiple * dim``, and for ``swiglu`` 2/3 of it, as in Shazeer 2020, section 3, so that its three
-    matrices have as many parameters as the two matrices of the others.
+    The inner width is ``multiple * dim``. For ``swiglu`` it is 2/3 of this, as in Shazeer 2020, section 3, so that its three
+    matrices have as many parameters as the two matrices of the other kinds.
 
     Args:
         dim: width of the input and of the output.
@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each position of x (b, t, dim) by itself: (b, t, dim)."""
+        """Transform each position of x (b, t, dim) separately: (b, t, dim)."""
         h = self.widen(x)
         h = self.activation(h) if self.gate is None else self.activation(self.gate(x)) * h
         return self.narrow(self.dropout(h))

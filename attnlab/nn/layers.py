@@ -153,13 +153,13 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Projections(nn.Module):
     """Project to queries, keys and values of every head, in one matrix product if all come from the same sequence.
 
-    With fewer heads of keys and values than of queries, each of them serves several consecutive heads of queries:
-    grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245), or multi-query attention with one. ``Variant.attend``
-    accepts the result.
+    When there are fewer heads of keys and values than of queries, each of them serves several consecutive heads of queries:
+    grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245), or multi-query attention when there is only one.
+    ``Variant.attend`` accepts the result.
 
     Args:
         dim: model width.
-        width: sum of the widths of the heads of queries.
+        width: total width of the heads of queries.
         heads: number of heads of queries.
         kv_heads: number of heads of keys and values, a divisor of ``heads``; None: ``heads``.
         bias: True for a bias in each projection (``AttentionConfig.bias``).

@@ -80,9 +80,9 @@ class AttentionMask:
     """The keys that each query may attend to. With several conditions, all must hold; with none, every key is visible.
 
     Attributes:
-        causal: query i attends to keys up to position i + s - t only.
-        window: query i attends to keys at a distance below ``window`` from position i + s - t only: with ``causal``, to the
-            last ``window`` keys, including position i + s - t.
+        causal: query i attends only to keys up to position i + s - t.
+        window: query i attends only to keys at a distance below ``window`` from position i + s - t. With ``causal``, these are
+            the last ``window`` keys, including position i + s - t.
         attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to.
         functions: functions of the indices of queries and keys (``MaskFunction``).
 
@@ -100,14 +100,14 @@ class AttentionMask:
             raise ValueError(f"AttentionMask: expected a window of at least 1, got {self.window}")
 
     def without_window(self, t: int, s: int, *, device: torch.device) -> "AttentionMask":
-        """Return an equal mask with the window as part of ``attn_mask``."""
+        """Return an equivalent mask with the window as part of ``attn_mask``."""
         if self.window is None:
             return self
         near = relative_distance(t, s, device=device).abs() < self.window
         return replace(self, window=None, attn_mask=near if self.attn_mask is None else near & self.attn_mask)
 
     def normalized(self, t: int, s: int, *, device: torch.device) -> "AttentionMask":
-        """Return an equal mask for t queries and s keys in which ``causal`` and ``window`` show a key to every query.
+        """Return an equivalent mask for t queries and s keys in which ``causal`` and ``window`` show every query some key.
 
         With more queries than keys, these two may hide all keys from a query; they then become part of ``attn_mask``.
         """
@@ -117,7 +117,7 @@ class AttentionMask:
         return replace(mask, causal=False, window=None, attn_mask=mask.dense(t, s, device=device))
 
     def without_functions(self, q: Tensor, s: int) -> "AttentionMask":
-        """Return an equal mask for queries (b, h, t, d) and s keys with the functions as part of ``attn_mask``."""
+        """Return an equivalent mask for queries (b, h, t, d) and s keys with the functions as part of ``attn_mask``."""
         if not self.functions:
             return self
         attn_mask, indices = self.attn_mask, Indices.of(q, s)
@@ -152,7 +152,7 @@ class AttentionMask:
         return visible
 
     def shows_any(self, t: int, s: int, *, device: torch.device) -> Tensor:
-        """Return, broadcastable to (b, h, t, 1), True for a query that may attend to any key. Requires an ``attn_mask``.
+        """Return True for each query that may attend to any key, broadcastable to (b, h, t, 1). Requires an ``attn_mask``.
 
         Functions must be part of ``attn_mask`` already.
         """

@@ -119,7 +119,7 @@ class Position(nn.Module):
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return q (b, h, t, d) and k (b, h, s, d), changed according to their positions.
 
-        Both may become wider, to the same width, but the scale of the logits does not change: 1 / sqrt(d) in most variants.
+        Both may become wider, by the same amount, but the scale of the logits does not change: 1 / sqrt(d) in most variants.
         """
         raise NotImplementedError
 
@@ -136,12 +136,12 @@ class Position(nn.Module):
     ) -> Tensor:
         """Return the bias of the logits, which are already multiplied by ``scale``.
 
-        A scheme with ``reads_mask`` takes ``visible`` in addition: a boolean tensor, broadcastable to (b, h, t, s), True = may
-        be attended to, or None when only the role decides.
+        A scheme with ``reads_mask`` also takes ``visible``: a boolean tensor, broadcastable to (b, h, t, s), True = may be
+        attended to, or None when only the role decides.
 
-        A scheme may omit ``heads``, ``step`` and ``offset``: q and k then are (b, h, t, d) and (b, h, s, d) of all heads and
-        of neighboring positions, and the plan refuses it for variants that request parts. A scheme with these parameters must
-        apply them. Key ``j`` of a part is behind query ``i`` by ``relative_distance(t, s)[i, j] * step + offset``.
+        A scheme may omit ``heads``, ``step`` and ``offset``. It then receives q (b, h, t, d) and k (b, h, s, d) of all heads
+        and of neighboring positions, and the plan refuses it for variants that request parts. A scheme with these parameters
+        must apply them. Key ``j`` of a part is behind query ``i`` by ``relative_distance(t, s)[i, j] * step + offset``.
 
         Args:
             q: (..., h, t, d).
@@ -149,7 +149,7 @@ class Position(nn.Module):
             scale: factor of the products q . k.
             heads: the heads of the scheme that q and k hold.
             step: distance between neighboring queries, and between neighboring keys.
-            offset: integers between -step and step, both excluded: one, or a tensor (..., 1, 1, 1).
+            offset: an integer, or a tensor of integers (..., 1, 1, 1), greater than -step and less than step.
 
         Returns:
             Broadcastable to (..., h, t, s). In a causal role, values for keys ahead of their query are ignored.
@@ -157,7 +157,7 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def relative_logits(self, q: Tensor, s: int) -> RelativeLogits | None:
-        """Return ``scale * q k^T + bias(q, k)`` as two products, or None when it has no such form.
+        """Return ``scale * q k^T + bias(q, k)`` as two products, or None when the bias has no such form.
 
         With it, backend ``blocked`` never holds the whole bias.
 

@@ -53,12 +53,12 @@ class Result(running.StudyResult):
 
     @cached_property
     def compared(self) -> Compared:
-        """The compared cells. The first use is a look at the study, which is recorded."""
+        """The compared cells. The first use counts as a look at the study, which is recorded."""
         return judge(self, root=self.root)
 
     @property
     def verdicts(self) -> pandas.DataFrame:
-        """The verdicts, as ``attnlab.verdicts`` returns them. The first use is a look at the study, which is recorded."""
+        """The verdicts, as from ``attnlab.verdicts``. The first use counts as a look at the study, which is recorded."""
         return verdicts_frame(self.compared)
 
     def __repr__(self) -> str:
@@ -139,13 +139,13 @@ def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFr
     """Return the verdicts of a study from its records, one row for each cell and each baseline that it is compared with.
 
     They are the same as in the table of ``attnlab run`` and in the report, in full precision. Calling this function counts as
-    a look at the study, which is recorded, and later verdicts are corrected for it. Missing numbers are NaN. Columns:
+    a look at the study. The look is recorded, and later verdicts are corrected for it. Missing numbers are NaN. Columns:
 
     ============================  ===================================================================================
     ``task``                      in a study of several tasks: the task
     ``cell``, ``baseline``        the names of the cell and of its baseline, "" for a cell that is not compared
-    ``value``                     of the cell, over its seeds: the mean of the metric, its median or its solve rate; in a
-                                  study with a sweep at the fitted optimum
+    ``value``                     of the cell, over its seeds: the mean, median or solve rate of the metric; in a study with
+                                  a sweep, at the fitted optimum
     ``difference``                from the baseline, over shared seeds, in the metric's unit (exact tests: in the unit of
                                   their estimate)
     ``low``, ``high``             the 95 % interval of the difference

@@ -44,15 +44,15 @@ def plan(
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
-    Fields that are ``auto`` have the values of the study's recorded runs. Without such runs, the fields of ``machine`` are
-    measured on this machine, in a few seconds, once: the user's state folder keeps the measurement.
+    Fields that are ``auto`` take the values of the study's recorded runs. Without such runs, the fields of ``machine`` are
+    measured once on this machine, in a few seconds; the user's state folder keeps the measurement.
 
     Args:
         source: a YAML file, or its content as a dict.
-        sets: dotted path -> value, over the base of the study.
-        only: axis -> a value, several with commas between, or a list: the cells to keep.
+        sets: dotted path -> value, to override the base of the study.
+        only: the cells to keep: axis -> a value, several values separated by commas, or a list.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
-        progress: called with a label, the number of completed cells and their total.
+        progress: called with a label, the number of completed cells and the number of all cells.
 
     Raises:
         UserError: a mistake in the study, with ``file:line:column``.

@@ -64,7 +64,7 @@ def run(
     Args:
         study: a YAML file, its content as a dict, or a plan.
         workers: the number of runs that train at the same time; each takes a CUDA device in turn, or its share of the
-            threads. ``"auto"``: one for each CUDA device, or as many as finish soonest, which is measured. Default
+            threads. ``"auto"``: one for each CUDA device, or the number that finishes soonest when measured. Default
             ``ATTNLAB_WORKERS``, else ``"auto"``. All runs of a study have the same number of threads.
         sets: as for ``attnlab.plan``.
         only: as for ``attnlab.plan``. With a plan, it marks the plan as a part of its study: the records of other cells do
@@ -73,9 +73,9 @@ def run(
         display: the progress display; default one on standard error.
         storage: ``postgresql://...``, a database with a queue that several parents share, on any number of machines; default
             ``ATTNLAB_STORAGE``, else a sqlite file under ``root`` that one parent owns.
-        retry: states (``diverged``, ``failed``, ...) that are tried again, with a result or without attempts left.
-        reference_scores: compute the reference scores that the study requests. With False, recorded ones stay.
-        check: first check the user's variants, components and position schemes quickly, at the shapes of the study.
+        retry: states (``diverged``, ``failed``, ...) to try again, even when runs have a result or no attempts left.
+        reference_scores: compute the reference scores that the study requests. With False, recorded scores stay.
+        check: first run a quick check of the user's variants, components and position schemes at the shapes of the study.
         train: ``"module:function"`` that trains one run.
 
     Raises:

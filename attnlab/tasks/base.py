@@ -57,15 +57,15 @@ class Batch:
         inputs: (b, t) int64 token ids.
         targets: (b, t) int64 next tokens, ``IGNORED`` (-100) at positions without a target; or (b,) int64 classes.
         mask: (b, t) bool, True at real tokens and False at padding; None when there is no padding.
-        fresh: the rows do not continue the rows of the previous batch, so the model starts with an empty memory.
-        items: (b,) int64 numbers of the rows within an evaluation, which do not depend on the batch size; None: in the order
-            in which they are read.
+        fresh: True when the rows do not continue the previous batch, so that the model starts with an empty memory.
+        items: (b,) int64 indices of the rows within an evaluation, independent of the batch size; None: in the order in which
+            they are read.
         source: (b, s) int64 token ids for the encoder of an encoder-decoder; ``inputs`` are for the decoder.
         source_mask: (b, s) bool, True at real tokens of ``source``; None when there is no padding.
         segments: (b, t) int64, the sentence of each token of a pair: 0 or 1.
         labels: (b,) int64 classes of the rows, in addition to targets that are tokens.
-        positions: (b, p) int64, the positions of a row at which a masked language model predicts tokens; rows with fewer repeat
-            one without a target. None: all positions.
+        positions: (b, p) int64, the positions of a row at which a masked language model predicts tokens; a row with fewer
+            positions repeats one that has no target. None: all positions.
     """
 
     inputs: Tensor
@@ -129,7 +129,7 @@ class Task:
         metric: the primary metric, one of the names that ``score`` or ``generated_scores`` returns.
         direction: ``min`` or ``max``: the better direction of the metric.
         other_metrics: the direction of each other metric that a study can compare instead of ``metric``.
-        length: tokens of the longest row.
+        length: number of tokens in the longest row.
         vocabulary: number of token ids.
         unit: the name of a token in messages.
         classes: number of classes; 0 for language models.
@@ -139,7 +139,7 @@ class Task:
             when one seed of a configuration solves the task and the next does not (``attnlab.stats.exact_estimators``).
         threshold: the score that solves the task, for a ``solve_rate``.
         valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
-            read as much of ``valid`` as the last one.
+            read as much of ``valid`` as the final evaluation.
         shapes_vary: whether training batches have unequal shapes, which decides how freed memory is kept.
         files: the options that name a file. In a study, such a path is relative to the study's file.
         packages: modules of attnlab's extras that the task needs (``attnlab._util.packages``), for example ``tokenizers``.
@@ -171,7 +171,7 @@ class Task:
         """Fetch, verify and prepare the data when this has not been done yet. Repeated calls should be cheap.
 
         Raises:
-            UserError: the data are not available or not the expected ones.
+            UserError: the data are not available, or are not what is expected.
         """
         raise NotImplementedError
 
@@ -222,7 +222,7 @@ class Task:
     def split_size(self, split: str) -> int | None:
         """Return the number of items of a split, which limits count (rows, or bytes or tokens of a text); None: unknown.
 
-        The plan calls it without ``prepare``. A split of which every item is drawn at random has no size.
+        The plan calls it without ``prepare``. When every item is drawn at random, a split has no size.
         """
         return None
 
@@ -305,7 +305,7 @@ class Task:
         return {}
 
     def decoding_options(self) -> dict[str, int | float]:
-        """Return the keyword arguments of ``attnlab.models.decoding.decode`` with which this task is decoded."""
+        """Return the keyword arguments to decode this task with ``attnlab.models.decoding.decode``."""
         raise NotImplementedError
 
     def run_notes(self) -> dict[str, str]:

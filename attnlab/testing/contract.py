@@ -35,7 +35,7 @@ STATUSES = ("passed", "not declared", "refused", "failed")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check; as text, a failure with its smallest case and the change to make.
+    """The result of one check. As text, a failure shows its smallest failing case and what to change.
 
     Attributes:
         check: the name of the property.
@@ -44,11 +44,11 @@ class CheckResult:
         detail: what was measured; for a failure the smallest failing case; otherwise the reason.
         seconds: how long the check took.
         advice: for a failure, what to change.
-        cause: for a failure, the kind of its cause, if it was seen: ``mutation`` of an argument, ``state``, ``randomness``,
+        cause: for a failure, the kind of its cause, if it was found: ``mutation`` of an argument, ``state``, ``randomness``,
             ``batch`` (rows affect each other), ``statistic`` (of all positions), or the pattern in which outputs depend on
             later inputs or on padding, for example ``off by one`` or ``mask is not used``; ``shape`` or ``length`` when only
             some widths, blocks or lengths fail. Else "".
-        traceback: for a failure by an exception, its traceback.
+        traceback: when the failure is an exception, its traceback.
     """
 
     check: str
@@ -129,9 +129,9 @@ def check_variant(
             run with one registered scheme of each kind.
         backend: the backend of every check. None: the first that the variant declares.
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
-        heads: number of heads of every check. None: the first of several that the variant supports, then drawn numbers.
+        heads: number of heads in every check. None: the first of several that the variant supports, then random numbers.
         dim: model width of every check. None: a width that the heads divide.
-        seed: of the sizes that are drawn at random; see ``attnlab.testing.checks.sizes``. A failure at drawn sizes states them.
+        seed: seed of the random sizes; see ``attnlab.testing.checks.sizes``. A failure at random sizes states them.
         roles: the roles to check; those that the variant does not declare are skipped.
         only: names of checks (keys of ``CHECKS``). None: all.
         start: called with the name of each check before it runs.

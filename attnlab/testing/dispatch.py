@@ -99,7 +99,7 @@ def check_task(
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
 ) -> CheckResults:
-    """Check a task against the contract of ``attnlab.tasks.Task``. Its data are fetched and prepared.
+    """Check a task against the contract of ``attnlab.tasks.Task``. This fetches and prepares its data.
 
     Args:
         task: a registered name, a path as in a study (``file.py:Class``), or the class itself.

@@ -283,8 +283,8 @@ def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
 def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     """Return the score of each item of ``test`` of each completed run of a study.
 
-    An item is a document, or a segment of a text (of long texts up to 1,024 runs of consecutive segments). Two runs that are
-    tested in the same way have the same items in the same order, so they can be compared item by item.
+    An item is a document, or a segment of a text (for long texts, up to 1,024 groups of consecutive segments). Two runs that
+    are tested in the same way have the same items in the same order, so they can be compared item by item.
 
     Args:
         study: the study's name.
@@ -292,8 +292,8 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
 
     Returns:
         A data frame with one row for each run and item: ``run_id``, ``name``, ``cell``, ``seed``, ``item`` (from 0),
-        ``metric``, ``score`` (the mean over the item) and ``count`` (the number of bytes, tokens or documents that it is a
-        mean of).
+        ``metric``, ``score`` (the mean over the item) and ``count`` (the number of bytes, tokens or documents that the
+        mean covers).
 
     Raises:
         UserError: the study does not exist, or an artifact cannot be read.

@@ -192,7 +192,7 @@ def load_runs(
     Args:
         study: the study's name, or its YAML file.
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
-        every: include runs that the study's latest plan no longer contains, for example after a change of the YAML.
+        every: include runs that the study's latest plan no longer contains, for example after a change to the YAML.
         config: include the columns of the configuration. Without them, the axes of the grid remain.
 
     Raises:

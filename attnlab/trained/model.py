@@ -156,19 +156,19 @@ def load_model(
     """Load the trained model of a run.
 
     Args:
-        run: a run's folder, its MLflow id or the beginning of it, its name (``no_wo s0``), or ``study/cell/seed``
-            (``projection/no_wo/0``). The columns ``folder`` and ``run_id`` of `load_runs` have the first two.
-        backend: computes the same mathematics as the configured one; default: as configured, or ``reference`` where the
-            device does not support that.
+        run: a run's folder, its MLflow ID or the beginning of it, its name (``no_wo s0``), or ``study/cell/seed``
+            (``projection/no_wo/0``). The first two are in the columns ``folder`` and ``run_id`` of `load_runs`.
+        backend: the backend of attention, which computes the same mathematics as the configured one; default: the configured
+            one, or ``reference`` when the device does not support it.
         device: ``cpu``, ``cuda`` or ``cuda:N``; default: the device that the run was trained on if this machine has one,
             else ``cpu``.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
-        trust: import the Python files that the run names even if you have not run them on this machine, as in a folder
-            that somebody else made. They can do anything that you can.
+        trust: import the Python files that the run names even if you have not run them on this machine, for example in a
+            folder that somebody else made. They can do anything that you can.
 
     Raises:
         UserError: no run or several runs match; the run left no model; its files are damaged; one of the Python files
-            that define the model has changed since it was trained; or it is neither known nor trusted.
+            that define the model has changed since it was trained, or is neither known nor trusted.
 
     Examples:
         >>> import attnlab
@@ -252,7 +252,7 @@ class TrainedModel:
         return f"TrainedModel({self.name!r}, {type(self.model).__name__}, {parameters:,} parameters, {self.device})"
 
     def encode(self, text: str) -> Tensor:
-        """Return the token ids (1, t) of a text, as the task encodes it; of a classifier at most the task's length.
+        """Return the token ids (1, t) of a text, as the task encodes it; for a classifier, at most the task's length.
 
         Raises:
             UserError: the task has no text, or cannot encode this one.
@@ -276,11 +276,12 @@ class TrainedModel:
         Args:
             inputs: text, token ids (t,), or several rows of them (b, t).
             mask: (b, t), boolean, True = a real token; for a classifier or a masked language model. None: all are.
-            target: of an encoder-decoder with the source ``inputs``: a text, or the inputs of the decoder as token ids.
+            target: for an encoder-decoder with the source ``inputs``: a text, or the inputs of the decoder as token ids.
 
         Returns:
-            (b, t, vocabulary), of the token after each from a language model or of an encoder-decoder's target, or of the token
-            itself from a masked one, where the text may contain ``[MASK]``; (b, classes) from a classifier.
+            (b, t, vocabulary), for the token after each token of the input (of the target in an encoder-decoder). A masked
+            language model returns the logits of each token itself, and the text may contain ``[MASK]``. A classifier returns
+            (b, classes).
 
         Raises:
             UserError: the task cannot encode the text, or the tokens are not valid for this model.
@@ -306,13 +307,13 @@ class TrainedModel:
             prompt: text or token ids (t,).
             length: the number of tokens to sample.
             temperature: divisor of the logits; 0 takes the most likely token.
-            seed: of the samples.
+            seed: the seed for sampling.
 
         Returns:
             The text after the prompt. It may contain control characters.
 
         Raises:
-            UserError: the model is no language model, or its task has no text.
+            UserError: the model is not a language model, or its task has no text.
         """
         self.require_generation()
         if self.task.kind == "encoder_decoder":
@@ -346,14 +347,14 @@ class TrainedModel:
 
         Args:
             source: the sentence, a text or token ids (t,).
-            beam: hypotheses that decoding keeps; 1 is greedy. None: as the task evaluates.
-            length_penalty: exponent of the length in the score of a hypothesis. None: as the task evaluates.
+            beam: number of hypotheses that decoding keeps; 1 is greedy. None: as in the evaluation of the task.
+            length_penalty: exponent of the length in the score of a hypothesis. None: as in the evaluation of the task.
             temperature: sample a translation with this divisor of the logits; 0 takes the most likely tokens. None: search for
                 the most likely translation.
-            seed: of the samples.
+            seed: the seed for sampling.
 
         Raises:
-            UserError: the model is no encoder-decoder, its task has no text, the sentence is empty or too long, or a
+            UserError: the model is not an encoder-decoder, its task has no text, the sentence is empty or too long, or a
                 temperature is given together with ``beam`` or ``length_penalty``.
         """
         if self.task.kind != "encoder_decoder":
@@ -384,16 +385,16 @@ class TrainedModel:
         """Return the softmax weights of every layer for your own input, as the backend ``reference`` computes them.
 
         Args:
-            inputs: as for a call, at most one segment of a model with memory.
+            inputs: as for a call; for a model with memory, at most one segment.
             mask: as for a call.
             target: as for a call.
-            part: of an encoder-decoder, ``encoder``, ``decoder`` or ``cross``.
+            part: for an encoder-decoder: ``encoder``, ``decoder`` or ``cross``.
 
         Returns:
-            (depth, b, heads, t, t): of each query (fourth dimension) over the keys (fifth), on the CPU. With a class token,
-            t is one more than the number of tokens, and the class token comes first. In cross-attention, queries are
-            positions of the target and keys are positions of the source: (depth, b, heads, t, s). With ``model.layers``, the
-            weights of blocks without such a matrix are NaN.
+            (depth, b, heads, t, t), on the CPU: for each query (fourth dimension), the weights of the keys (fifth). With a
+            class token, t is one more than the number of tokens, and the class token comes first. In cross-attention, queries
+            are positions of the target and keys are positions of the source: (depth, b, heads, t, s). With ``model.layers``,
+            the weights of blocks without such a matrix are NaN.
 
         Raises:
             UserError: the variant does not compute one matrix of weights for each layer and head (sparse variants compute
@@ -417,9 +418,9 @@ class TrainedModel:
         )
 
     def words(self, inputs: Input) -> list[str]:
-        """Return the text of each token of one row, after ``"[class]"`` where the model has a class token.
+        """Return the text of each token of one row, after ``"[class]"`` when the model has a class token.
 
-        A token of a task without text is its number.
+        When the task has no text, the text of a token is its number.
         """
         return ["[class]"] * self._has_class_token + [self._word(token) for token in self._tokens(inputs)[0].tolist()]
 

@@ -53,11 +53,11 @@ class AttentionConfig:
             (``context`` is another sequence).
         backend: implementation of softmax attention, one of ``BACKENDS``; ``auto`` is already resolved.
         dropout: probability of dropping an attention weight in training (``model.attention_dropout``).
-        position: position scheme of this block, a module, if it acts on queries and keys (hook ``rotate`` or ``bias``), else
+        position: the position scheme module of this block if it acts on queries and keys (hook ``rotate`` or ``bias``), else
             None.
         bias: True for biases in all projections (``model.attention_bias``).
         layer: the number of the block in its stack, from 0.
-        components: the components of this layer by name, modules, in the order in which they act.
+        components: the component modules of this layer by name, in the order in which they act.
     """
 
     dim: int
@@ -93,9 +93,9 @@ class Variant(nn.Module):
     A subclass declares its capabilities as class attributes.
 
     Attributes:
-        roles: the supported roles, of ``causal``, ``bidirectional`` and ``cross``.
-        hooks: the supported position hooks, of ``embed``, ``rotate`` and ``bias``. ``embed`` acts on the input, so you should
-            omit it only when an absolute position would be meaningless.
+        roles: the supported roles, among ``causal``, ``bidirectional`` and ``cross``.
+        hooks: the supported position hooks, among ``embed``, ``rotate`` and ``bias``. ``embed`` acts on the input, so you
+            should omit it only when an absolute position would be meaningless.
         blockwise_bias: True for a variant that computes its logits in parts and requests the bias of each part
             (``attnlab.positions.Position.bias``). Schemes that provide only the whole bias are then refused.
         supports_memory: True for a variant with keys and values that may cover more positions than the queries.
@@ -103,16 +103,16 @@ class Variant(nn.Module):
             ``attend`` caches its keys and values; when the output depends on other positions in another way, you should
             return a cache from ``new_cache``. A subclass that overrides ``forward`` or ``attend`` should declare it again.
         backends: the supported backends of ``attnlab.nn.attention``; ``BACKENDS``, all, for a variant that calls ``attend``.
-        default_position: the position scheme of configurations that name none.
+        default_position: the position scheme when a configuration does not name one.
         has_heads: False when ``model.heads`` has no effect; the plan then sets it to 1.
         supports_attention_bias: True for a variant with biases in its projections when ``AttentionConfig.bias`` is True. A
             subclass that overrides ``forward`` should declare it again.
         residual_projections: names of the linear layers that compute the output of the variant, for example ``("out",)``; ()
-            for a variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires a
-            declaration.
-        trained_apart: names of the submodules that the variant trains by a separate loss
-            (``attnlab.nn.functions.with_gradient_of``), because they only choose, for example, keys. The check of gradients
-            leaves them out: they are not the gradients of the output.
+            for a variant without such a layer. ``model.initialization: gpt2`` scales their weights, and requires that
+            they are declared.
+        trained_apart: names of the submodules that the variant trains with a separate loss
+            (``attnlab.nn.functions.with_gradient_of``), because they only make a choice, for example of keys. The gradient
+            check skips them: their gradients are not the gradients of the output.
         has_attention_dropout: True for a variant with attention weights that ``model.attention_dropout`` can drop.
         permutation_equivariant: True for a variant that treats its keys as a set, apart from role and position scheme. False
             when its pattern depends on positions.
@@ -126,7 +126,7 @@ class Variant(nn.Module):
         cost_exponent: the exponent of t that bounds both the arithmetic and the bytes saved for the backward pass, with the
             options of ``recommended_options``.
         recurrent_layers: PyTorch's recurrent layers that the variant contains, for example ``nn.LSTM``. Some CPUs have no
-            kernel in half precision for one of them; the plan then refuses it.
+            half-precision kernel for one of them; the plan then refuses that precision.
         supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
             ``reference`` and ``sdpa``.
         paper: the citation, for example ``"Vaswani et al. 2017"``.
@@ -289,11 +289,11 @@ class Variant(nn.Module):
             self._inputs = None
 
     def replaced(self, place: str, layer: M) -> M:
-        """Return the layer of a component that replaces ``projections`` or ``output_projection``; ``layer`` without one."""
+        """Return the layer of the component that replaces ``projections`` or ``output_projection``; without one, ``layer``."""
         return next((getattr(component, place)() for component in self.components.at(place)), layer)
 
     def new_cache(self) -> Cache:
-        """Return an empty cache for decoding; when ``attend`` does not cache, return another ``Cache``."""
+        """Return an empty cache for decoding. When ``attend`` does not cache, an override should return another ``Cache``."""
         return KeyValueCache()
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -333,7 +333,7 @@ class Variant(nn.Module):
             mask: (b, s), boolean, True = may be attended to; None: all. The mask that ``forward`` received.
             scale: factor of the products q . k; default 1 / sqrt(d).
             attn_mask: boolean, broadcastable to (b, h, t, s), True = may be attended to; None: all.
-            window: attend to keys at a distance below ``window`` only; in a causal role, these are the last ``window`` keys,
+            window: attend only to keys at a distance below ``window``; in a causal role, these are the last ``window`` keys,
                 including the position of the query.
 
         Returns:

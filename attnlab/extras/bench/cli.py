@@ -52,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
         "--torch-defaults", action="store_true", help="also measure dense with SDPA under PyTorch's default process settings"
     )
     parser.add_argument(
-        "--decode", action="store_true", help="measure the time of a decoded token instead of forward and backward"
+        "--decode", action="store_true", help="measure the time to decode a token instead of forward and backward"
     )
     parser.add_argument("--out", metavar="PATH", help="write PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
 

@@ -46,24 +46,25 @@ class BenchConfig:
 
     Attributes:
         variants: names, or paths as in a study (``file.py:Class``); ``dense`` is always measured in addition.
-        lengths: of the sequences.
-        backends: of the variants, ``auto`` for the one that a study would use; empty: all that each declares. ``dense`` is
-            measured with all of its backends.
+        lengths: lengths of the sequences.
+        backends: backends of the variants; ``auto`` for the one that a study would use; empty: all that each variant declares.
+            ``dense`` is measured with all of its backends.
         batch: sequences of the input (batch, length, dim).
         dim: width of the input.
         heads: number of heads.
         position: the name of the position scheme of every layer.
         precision: ``fp32``, ``bf16`` or ``fp16``.
-        components: of the variants, not of ``dense`` that they are compared with: names, paths, or mappings as in a study.
-        options: of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
+        components: components of the variants, but not of the baseline ``dense``: names, paths, or mappings as in a study.
+        options: options of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
             constructor's defaults.
         rounds: how many times each case is timed.
         machine: the settings of all processes.
-        cpu_time: measure the CPU time of each process, of all its threads, which other programs on the machine affect less
-            than the time that passes.
+        cpu_time: measure the CPU time of each process over all its threads, which other programs on the machine affect less
+            than wall-clock time.
         torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
-        decode: measure the time of a decoded token, after sequences of the lengths, instead of forward and backward passes.
-        role: of every layer; None: the first role that all variants have. In ``cross`` the context is as long as the input.
+        decode: measure the time to decode a token after a sequence of each length, instead of forward and backward passes.
+        role: role of every layer; None: the first role that all variants have. In ``cross``, the context is as long as the
+            input.
     """
 
     variants: Sequence[str]
@@ -94,8 +95,8 @@ class BenchResult:
             if there is a ``reason``.
         saved_bytes: the bytes that autograd saves for backward, without parameters.
         peak_bytes: the peak memory of a pass without parameters and inputs: of the device, or on a CPU of the process.
-        cache_bytes: of the causal role, the bytes of keys and values that decoding keeps of one sequence.
-        state_bytes: of the causal role, the bytes of recurrent states that decoding keeps of one sequence.
+        cache_bytes: in the causal role, the bytes of keys and values that decoding keeps for one sequence.
+        state_bytes: in the causal role, the bytes of recurrent states that decoding keeps for one sequence.
         cached: False when the variant declares no cache: each decoded token then computes the whole sequence again.
         reason: why the case could not be measured, or an empty string.
         failed: True when the layer raised an error, False when the variant or the machine does not support the case.

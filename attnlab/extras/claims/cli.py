@@ -27,8 +27,10 @@ logger = logging.getLogger(__name__)
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("action", choices=("list", "run", "page"), help="what to do")
     parser.add_argument("ids", nargs="*", metavar="ID", help="claims: names of files without .yaml (default all)")
-    parser.add_argument("--studies", metavar="FOLDER", type=Path, help="of study files (default ablations/claims)")
-    parser.add_argument("--reports", metavar="FOLDER", type=Path, help="of their reports and the page (default reports/claims)")
+    parser.add_argument("--studies", metavar="FOLDER", type=Path, help="folder of the study files (default ablations/claims)")
+    parser.add_argument(
+        "--reports", metavar="FOLDER", type=Path, help="folder of their reports and the page (default reports/claims)"
+    )
     add_workers_argument(parser)
 
 

@@ -10,7 +10,7 @@ from attnlab.cli._arguments import Parser, number
 from attnlab.cli._printing import print_text, relative
 from attnlab.errors import UserError, nearest
 
-HELP = "check this GPU: values, memory, speed, several runs at a time, resuming; it ends with a page"
+HELP = "check this GPU (values, memory, speed, several runs at a time, resuming) and write a page"
 DESCRIPTION = (
     "Run the steps in order, each with a time limit. Results are written as they come; a second call continues, and runs "
     "failed cases again. Exit codes: 0: every case passed or is not supported here; 1: one failed or was not reached."
@@ -18,7 +18,9 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--minutes", type=number, default=15.0, metavar="N", help="of all steps together (default 15)")
+    parser.add_argument(
+        "--minutes", type=number, default=15.0, metavar="N", help="time limit of all steps together (default 15)"
+    )
     parser.add_repeatable("--only", metavar="STEP", help="run this step only, for example agreement (repeatable)")
     parser.add_argument("--out", metavar="FOLDER", help="results and page (default reports/gpu/CARD)")
     parser.add_argument("--rehearse", action="store_true", help="run each step on the CPU, at small sizes")

@@ -38,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_workers_argument(parser)
     parser.add_argument(
-        "--storage", metavar="URL", help="postgresql://... of a queue that several machines share (default: ATTNLAB_STORAGE)"
+        "--storage", metavar="URL", help="postgresql://..., a queue that several machines share (default: ATTNLAB_STORAGE)"
     )
     parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
     parser.add_argument("--no-check", action="store_true", help="skip the quick check of your variant before the runs")

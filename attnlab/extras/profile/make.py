@@ -81,20 +81,20 @@ def profile(
     check: bool = True,
     display: ProgressDisplay | None = None,
 ) -> Profile:
-    """Train a variant on diagnostics of increasing difficulty, next to baselines, and write a page of what it can do.
+    """Train a variant on diagnostics of increasing difficulty, next to baselines, and write a page on what it can do.
 
-    The first profile in a runs folder also trains the baselines ``dense``, ``lstm``, ``delta`` and ``linear``; another one only
-    its own runs. A level that not all seeds solve is tried at a quarter and at four times the learning rate as well. Rerun it
+    The first profile in a runs folder also trains the baselines ``dense``, ``lstm``, ``delta`` and ``linear``, which later
+    profiles reuse. A level that not all seeds solve is also tried at a quarter and at four times the learning rate. Rerun it
     to resume.
 
     Args:
         variant: A name, ``file.py:Class``, ``package.module:Class``, or a mapping as in a study.
-        components: Of the variant, as in a study.
-        options: Of the variant.
+        components: Components of the variant, as in a study.
+        options: Options of the variant.
         position: The position scheme of the variant; None: rotary positions where the variant supports them and has no default
             of its own, else its default.
         tasks: Names of diagnostics; None: the profile's diagnostics.
-        quick: Two diagnostics at two levels, in a few minutes; not together with ``tasks``.
+        quick: Two diagnostics at two levels, in a few minutes; cannot be combined with ``tasks``.
         seeds: Number of seeds of each level, at least 3.
         out: Folder of the page and of the studies; default ``reports/profile/NAME``.
         imports: Files that register classes.
@@ -102,14 +102,15 @@ def profile(
             processor.
         root: Folder of the runs; default ``ATTNLAB_RUNS``, else ``./runs``.
         storage: ``postgresql://...``, a queue that several machines share; default ``ATTNLAB_STORAGE``.
-        check: Check a variant of the user's quickly before it is trained.
+        check: Run a quick check of a user's variant before it is trained.
         display: The progress display; default one on standard error.
 
     Returns:
         The profile. ``profile.abilities[i].results[variant]`` has the scores of each level.
 
     Raises:
-        UserError: A mistake in the arguments, a variant that cannot be profiled or that fails its check, or as ``attnlab.run``.
+        UserError: A mistake in the arguments, a variant that cannot be profiled or that fails its check, or an error of
+            ``attnlab.run``.
     """
     for file in imports:
         load_file(Path(file).expanduser())

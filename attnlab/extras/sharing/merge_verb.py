@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
         type=comma_separated,
         metavar="DIGEST[,DIGEST]",
         default=[],
-        help="the digests that the authors of the bundles published, or their first 16 digits or more, in the same order",
+        help="the digests that the authors of the bundles published, or at least their first 16 digits, in the same order",
     )
     parser.add_argument("--no-report", action="store_true", help="skip writing reports/STUDY/")
 
