@@ -1,4 +1,4 @@
-"""From names in a study to classes: variants, components, position schemes, tasks, models, optimisers and analyses.
+"""From names in a study to classes: variants, components, position schemes, tasks, models, optimizers and analyses.
 
 A class enters a registry in one of three ways: by a decorator in a file that the study imports, by a path instead of a name
 (``../lab/cosine.py:Cosine`` or ``package.module:Cosine``), or by an entry point of an installed package. Built-in classes are

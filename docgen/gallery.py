@@ -20,7 +20,7 @@ HEAD = """# {title}
 
 {intro}
 
-Dark is large, white is small or zero. Pictures are drawn from the classes, freshly initialised, at length {length}.
+Dark is large, white is small or zero. Pictures are drawn from the classes, freshly initialized, at length {length}.
 """
 
 

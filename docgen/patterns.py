@@ -20,7 +20,7 @@ REQUIRED = {"size": 8}  # values of options without a default
 
 
 def variant(name: str, *components: str) -> Variant:
-    """Return a freshly initialised causal layer with components."""
+    """Return a freshly initialized causal layer with components."""
     cls = VARIANTS.get(name)
     torch.manual_seed(0)
     added = {component: _component(component) for component in components}

@@ -1,10 +1,10 @@
-"""Colours of variants, the same in every report and in MLflow (`mlflow.runColor`).
+"""Colors of variants, the same in every report and in MLflow (`mlflow.runColor`).
 
-The colours are from Okabe and Ito (2008), which people with the common kinds of colour blindness can distinguish,
+The colors are from Okabe and Ito (2008), which people with the common kinds of color blindness can distinguish,
 plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
-1.4.11). Variants without attention and the baselines of profiles have colours of Paul Tol's "muted"
-scheme, and the control grey; any other variant has one of three muted colours, which depends only on
-its name, so that it has the same colour in every study.
+1.4.11). Variants without attention and the baselines of profiles have colors of Paul Tol's "muted"
+scheme, and the control grey; any other variant has one of three muted colors, which depends only on
+its name, so that it has the same color in every study.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WHITE, DARK_PAPER = "#FFFFFF", "#16181A"  # backgrounds of a page in light and i
 MIN_CONTRAST = 3.1  # of graphics with their background; WCAG requires 3
 DARK_CONTRAST = 5.0  # least contrast of graphics on dark paper, where thin lines look thinner
 MAX_CONTRAST = 13.0  # of the darkest shade
-DARK_SHADE = 7.0  # contrast of the darkest shade of a light colour: beyond it, its hue is lost
+DARK_SHADE = 7.0  # contrast of the darkest shade of a light color: beyond it, its hue is lost
 
 BUILT_IN = {
     "dense": "#000000",
@@ -41,7 +41,7 @@ OTHERS = ("#41A191", "#969632", "#6296CB")
 def color_of(variant: str) -> str:
     """Return "#RRGGBB" for a variant's name or label.
 
-    A label with options (`strided_sparse stride=16`) has a shade of its variant's colour, so that two
+    A label with options (`strided_sparse stride=16`) has a shade of its variant's color, so that two
     configurations of one variant differ but look related. A reference such as `path/cosine.py:Cosine`
     counts as a name.
     """
@@ -55,7 +55,7 @@ def color_of(variant: str) -> str:
 
 
 def shades(color: str, n: int) -> list[str]:
-    """Return n distinct shades of a colour, the colour itself if n is 1, else from dark to light."""
+    """Return n distinct shades of a color, the color itself if n is 1, else from dark to light."""
     if n == 1:
         return [color]
     highest = max(DARK_SHADE, min(MAX_CONTRAST, contrast(color, WHITE)))
@@ -64,19 +64,19 @@ def shades(color: str, n: int) -> list[str]:
 
 
 def on_dark(color: str) -> str:
-    """Return the colour of the same hue that has on dark paper the contrast that ``color`` has on white, at least 5:1."""
+    """Return the color of the same hue that has on dark paper the contrast that ``color`` has on white, at least 5:1."""
     ratio = max(DARK_CONTRAST, min(MAX_CONTRAST, contrast(color, WHITE)))
     return with_contrast(color, ratio, background=DARK_PAPER)
 
 
 def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    """Return the contrast ratio of two colors, from 1 to 21 (WCAG 2.2, relative luminance)."""
     low, high = sorted((_luminance(first), _luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 def with_contrast(color: str, ratio: float, *, background: str = WHITE) -> str:
-    """Return the colour with another lightness, so that its contrast with a background is at least ``ratio``."""
+    """Return the color with another lightness, so that its contrast with a background is at least ``ratio``."""
     hue, _, saturation = colorsys.rgb_to_hls(*_channels(color))
     dark = _luminance(background) < 0.5
     low, high = 0.0, 1.0  # lightness: contrast grows towards 1 on dark paper, towards 0 on white

@@ -10,8 +10,8 @@ from typing import Any
 
 from attnlab.errors import UserError, nearest
 
-OPTIMIZER_FIELDS = ("lr", "weight_decay", "betas")  # parameters of optimisers that are fields of the section ``train``
-UNSUITABLE = ("maximize", "differentiable", "capturable")  # parameters of optimisers without a use in a study
+OPTIMIZER_FIELDS = ("lr", "weight_decay", "betas")  # parameters of optimizers that are fields of the section ``train``
+UNSUITABLE = ("maximize", "differentiable", "capturable")  # parameters of optimizers without a use in a study
 
 
 def source(cls: Callable[..., Any]) -> str:
@@ -26,7 +26,7 @@ def source(cls: Callable[..., Any]) -> str:
 def options_of(cls: type) -> Mapping[str, inspect.Parameter]:
     """Return the options of a class that a study may set: the keyword-only parameters of its constructor.
 
-    Optimisers take PyTorch's arguments: all except the ones that the section ``train`` sets are options.
+    Optimizers take PyTorch's arguments: all except the ones that the section ``train`` sets are options.
     """
     parameters = inspect.signature(cls).parameters.values()
     if _is_optimizer(cls):

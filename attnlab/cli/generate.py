@@ -11,7 +11,7 @@ HELP = "sample text from a trained language model, or translate"
 
 
 def add_arguments(parser: Parser) -> None:
-    help_run = "an MLflow run id or its beginning, a run's name, STUDY/CELL/SEED, or a run's folder"
+    help_run = "an MLflow ID or its beginning, a run's name, STUDY/CELL/SEED, or a run's folder"
     parser.add_argument("run", metavar="RUN", help=help_run)
     parser.add_argument(
         "--prompt",

@@ -174,9 +174,13 @@ class ClaimConfig(Section):
         le=1e12,
         description="the published size, in the unit of the result; for saves and costs: a share of the steps",
     )
-    published: str = Field(default="", max_length=300, description="the published figures and their setting, for the page")
+    published: str = Field(
+        default="", max_length=300, description="the published figures and their setting, for the page of claims"
+    )
     disputed: str = Field(
-        default="", max_length=400, description="published results that disagree, and who published them, for the page"
+        default="",
+        max_length=400,
+        description="published results that disagree, and who published them, for the page of claims",
     )
     abilities: str = Field(
         default="",

@@ -63,7 +63,7 @@ class TrainConfig(Section):
         default=None,
         gt=0,
         le=1_000_000,
-        description="passes over the training split; with random sampling, the same number of bytes",
+        description="passes over the training split; when rows are drawn at random, as many tokens",
     )
     batch_size: Count = Field(default=32, description="sequences per optimizer step, over all micro-batches")
     gradient_accumulation: Count = Field(default=1, description="micro-batches per optimizer step; must divide batch_size")
@@ -278,13 +278,15 @@ class EvaluateConfig(Section):
     )
     batch_size: Count | None = Field(default=None, description="null: the training batch size")
     valid_limit: Count | None = Field(
-        default=None, description="bytes or texts to evaluate, spread evenly over valid; null: all"
+        default=None, description="rows, or bytes or tokens of a text, to evaluate, spread evenly over valid; null: all"
     )
-    test_limit: Count | None = Field(default=None, description="bytes or texts to evaluate, spread evenly over test; null: all")
+    test_limit: Count | None = Field(
+        default=None, description="rows, or bytes or tokens of a text, to evaluate, spread evenly over test; null: all"
+    )
     sample: Count | Literal["auto"] | None = Field(
         default="auto",
-        description="bytes or texts, spread evenly over valid, for evaluations during training, which select the checkpoint "
-        "and decide early stopping; auto: the default of the task; null: as many as valid_limit",
+        description="rows, or bytes or tokens of a text, spread evenly over valid, for evaluations during training, which "
+        "select the checkpoint and decide early stopping; auto: the default of the task; null: as many as valid_limit",
     )
     test: bool = Field(default=True, description="false: never read the test split")
     lengths: Lengths = Field(default=(), description="other lengths at which to test the trained model")

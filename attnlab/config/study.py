@@ -205,7 +205,10 @@ class StudyConfig(Section):
         "null: train the seeds as listed",
     )
     search: SearchConfig | None = Field(default=None, description="hyperparameter search in each cell, followed by confirm")
-    confirm: ConfirmConfig | None = Field(default=None, description="required with search, and only allowed with it")
+    confirm: ConfirmConfig | None = Field(
+        default=None,
+        description="how the best trial of each cell is trained again; required with search, and only allowed with it",
+    )
     sweep: SweepConfig | None = Field(
         default=None, description="train every cell at the same learning rates, and compare the optima of the curves"
     )

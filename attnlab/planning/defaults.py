@@ -34,7 +34,7 @@ REGISTRIES: dict[str, Registry] = {
 
 
 def base_class(kind: str) -> type:
-    """Return the base class of variants, components, positions, tasks, models or optimisers."""
+    """Return the base class of variants, components, positions, tasks, models or optimizers."""
     from torch.optim import Optimizer
 
     from attnlab.components import Component

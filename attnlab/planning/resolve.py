@@ -274,7 +274,7 @@ class Resolver:
         modules = {module for named, cls in classes for module in (cls.__module__, named.name.rpartition(":")[0])}
         digests: dict[str, str] = {}
         for module in sorted(modules):
-            # Not PyTorch and its optimisers: a digest reads all that a module imports, and the version is recorded.
+            # Not PyTorch and its optimizers: a digest reads all that a module imports, and the version is recorded.
             outside = not module.startswith(("attnlab.", "torch.", USER_MODULE)) and module in sys.modules
             file = inspect.getsourcefile(sys.modules[module]) if outside else None
             if file:
@@ -289,7 +289,7 @@ class Resolver:
 
 
 def _is_builtin(named: Named, cls: Any) -> bool:
-    """Return True for a class of attnlab, or one of PyTorch's optimisers under the name that attnlab gives it."""
+    """Return True for a class of attnlab, or one of PyTorch's optimizers under the name that attnlab gives it."""
     return cls.__module__.startswith("attnlab.") or (
         cls.__module__.startswith("torch.") and REGISTRIES["optimizer"].is_builtin(named.name)
     )

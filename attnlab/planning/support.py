@@ -281,7 +281,7 @@ def _frozen(config: RunConfig, task: Task) -> str | None:
 
 
 def _optimizer(config: RunConfig, task: Task) -> str | None:
-    """Require that the optimiser takes the settings of training, and values of its options that its constructor accepts."""
+    """Require that the optimizer takes the settings of training, and values of its options that its constructor accepts."""
     return optim.unsupported(config.train)
 
 

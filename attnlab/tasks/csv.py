@@ -178,7 +178,7 @@ class Csv(DocumentTask):
             shared, count = int(np.isin(texts[split], texts["train"]).sum()), len(texts[split])
             if shared >= NOTABLE * count:
                 share = f"{shared:,} of the {count:,} texts of {split} ({100 * shared / count:.1f} %)"
-                notes.append(f"{share} are also in train, up to case and spaces: a model may have memorised them")
+                notes.append(f"{share} are also in train, up to case and spaces: a model may have memorized them")
         return notes
 
     def _counts_note(self) -> str:

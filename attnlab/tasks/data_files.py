@@ -161,7 +161,7 @@ class SplitFiles:
                 names = f"{split} ({parts[split].file.path.name}) also occurs in train ({self.files['path'].path.name})"
                 window = f"windows of {WINDOW // self.dtype.itemsize} {self.items}"
                 notes.append(
-                    f"{least}{100 * result.share:.1f} % of {names}, compared in {window}: a model may have memorised it"
+                    f"{least}{100 * result.share:.1f} % of {names}, compared in {window}: a model may have memorized it"
                 )
         return notes
 

@@ -38,7 +38,7 @@ class Enwik8(ByteTask):
 
     def data_notes(self) -> list[str]:
         share = "1.9 % of valid and 1.7 % of test also occur in train, compared in windows of 64 bytes"
-        return [f"{share}: templates, tables and lists of Wikipedia, which a model may have memorised", *self.tokens_notes()]
+        return [f"{share}: templates, tables and lists of Wikipedia, which a model may have memorized", *self.tokens_notes()]
 
     def cuts(self) -> tuple[int, int, int]:
         return 90_000_000, 95_000_000, 100_000_000

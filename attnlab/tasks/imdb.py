@@ -34,7 +34,7 @@ WORDS = 50_000  # in the vocabulary of the reference scores of a task with subwo
 
 
 class Imdb(DocumentTask):
-    """Classify reviews of films as unfavourable (0) or favourable (1).
+    """Classify reviews of films as unfavorable (0) or favorable (1).
 
     Args:
         length: number of tokens read from the beginning of a review.

@@ -384,7 +384,7 @@ def shared_note(split: str, sources: Sequence[str], train: Sequence[str]) -> str
     if shared < NOTABLE * len(sources):
         return ""
     share = f"{shared:,} of the {len(sources):,} source sentences of {split}"
-    return f"{share} are also in train: a model may have memorised them"
+    return f"{share} are also in train: a model may have memorized them"
 
 
 def load_text(place: Path, name: str) -> list[str]:

@@ -1,13 +1,13 @@
 """Prediction of the peak CUDA memory of a training step, without a device.
 
 One step of the real model is traced with fake tensors, which have sizes but no contents, under PyTorch's memory tracker.
-It counts weights, optimiser state, gradients, tensors that autograd saves and temporary tensors, storage by storage,
+It counts weights, optimizer state, gradients, tensors that autograd saves and temporary tensors, storage by storage,
 rounded as CUDA's allocator rounds. Attention and autocast take the path that they take on CUDA.
 
 The result corresponds to ``torch.cuda.max_memory_allocated`` (``gpu_peak_mib`` of a run) without the workspaces of kernels.
 A device also holds the CUDA context and fragmented memory: expect about 1 GiB more. With ``train.compile``, a step needs less
 than predicted, because fewer intermediate results are kept; so does a step with ``train.frozen``, because frozen layers have
-no gradients and no optimiser state.
+no gradients and no optimizer state.
 """
 
 import math
@@ -65,7 +65,7 @@ def trace(config: RunConfig, task: Task, *, on_cuda: bool = True) -> dict[str, i
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         with _Scalars():
-            optimizer.step()  # allocates the optimiser's state; later steps update it in place
+            optimizer.step()  # allocates the optimizer's state; later steps update it in place
         if train_config.gradient_accumulation == 1:  # otherwise the gradients of the previous micro-batch are still there
             optimizer.zero_grad()
         batch, memory = _batch(config, task)
@@ -98,7 +98,7 @@ def _batch(config: RunConfig, task: Task) -> tuple[Batch, list[Tensor]]:
 
 
 class _Scalars(TorchFunctionMode):
-    """Let optimisers such as Adafactor read a value of a fake tensor, which has none: it is 1."""
+    """Let optimizers such as Adafactor read a value of a fake tensor, which has none: it is 1."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return 1.0 if func is Tensor.item else func(*args, **(kwargs or {}))
@@ -125,7 +125,7 @@ class _OnCuda(TorchFunctionMode):
 def _rms_norm(x: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """``F.rms_norm`` on CUDA: one kernel, which saves its input and a number for each position, about as a layer norm does.
 
-    On a CPU it consists of several operations, which also save the normalised input.
+    On a CPU it consists of several operations, which also save the normalized input.
     """
     return F.layer_norm(x, normalized_shape, weight, None, 1e-5 if eps is None else eps)
 

@@ -1,4 +1,4 @@
-"""The optimiser and the learning-rate schedule.
+"""The optimizer and the learning-rate schedule.
 
 In fine-tuning, layers keep their initial values or have a learning rate each (Howard & Ruder 2018, section 3.2). The layers of
 a model, from below: 0 are the embeddings, with positions, segments and a class token; 1 to n are its blocks; n + 1 are the
@@ -32,11 +32,11 @@ from attnlab.tasks import Task
 _BLOCK = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:\w*embeddings?\w*|position|class_token)(?:\.|$)")
 CAUTIOUS = "cautious_decay"  # key of a group of an optimizer: the weight decay that is applied after its steps
-FUSED = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)  # optimisers with one kernel for all parameters, on every device
+FUSED = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)  # optimizers with one kernel for all parameters, on every device
 
 
 def total_steps(config: TrainConfig, task: Task) -> int:
-    """Return the number of optimiser steps of the whole run."""
+    """Return the number of optimizer steps of the whole run."""
     if config.steps is not None:
         return config.steps
     assert config.epochs is not None  # exactly one of the two is set
@@ -66,7 +66,7 @@ def learning_rate(step: int, total: int, config: TrainConfig) -> float:
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Return the optimiser that ``train.optimizer`` names, over the parameters that are trained.
+    """Return the optimizer that ``train.optimizer`` names, over the parameters that are trained.
 
     Each group has an ``lr_scale``, the factor of its learning rate (``train.layer_lr_decay``). Frozen parameters have no group.
     """
@@ -79,7 +79,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
 
 def constructor_arguments(cls: type, config: TrainConfig) -> dict[str, Any]:
-    """Return the arguments of an optimiser's constructor: the fields of ``train`` that it takes, and its options."""
+    """Return the arguments of an optimizer's constructor: the fields of ``train`` that it takes, and its options."""
     taken = inspect.signature(cls).parameters
     fields = {name: getattr(config, name) for name in OPTIMIZER_FIELDS if name in taken}
     fields |= {"weight_decay": 0.0} if config.cautious_decay else {}
@@ -89,7 +89,7 @@ def constructor_arguments(cls: type, config: TrainConfig) -> dict[str, Any]:
 
 
 def unsupported(config: TrainConfig) -> str | None:
-    """Return the reason why the optimiser cannot train with these settings, or None."""
+    """Return the reason why the optimizer cannot train with these settings, or None."""
     cls, name = OPTIMIZERS.get(config.optimizer.name), config.optimizer.label
     taken = inspect.signature(cls).parameters
     if "lr" not in taken:
@@ -108,13 +108,13 @@ def unsupported(config: TrainConfig) -> str | None:
         _example(cls, config)
         if config.cautious_decay and not _decays_weights(cls, config):
             return f"train.cautious_decay: expected an optimizer that decays weights by lr x weight_decay, as adamw, got {name}"
-    except Exception as error:  # an optimiser of the user may raise anything
+    except Exception as error:  # an optimizer of the user may raise anything
         return f"train.optimizer: {name}: {describe_error(error, cls)}"
     return None
 
 
 def _example(cls: type[torch.optim.Optimizer], config: TrainConfig, **changes: float) -> torch.optim.Optimizer:
-    """Return the optimiser over one small matrix of a block, with ``changes`` of its arguments."""
+    """Return the optimizer over one small matrix of a block, with ``changes`` of its arguments."""
     matrix = nn.Parameter(torch.tensor([[3.0, -2.0], [1.0, 2.0]], dtype=torch.float64))
     hidden = {"hidden": True} if getattr(cls, "splits_hidden", False) else {}
     return cls([{"params": [matrix], "lr_scale": 1.0} | hidden], **{**constructor_arguments(cls, config), **changes})
@@ -163,7 +163,7 @@ def _decay_cautiously(optimizer: torch.optim.Optimizer, config: TrainConfig) -> 
 
 
 def _parameter_groups(model: nn.Module, config: TrainConfig, *, split_hidden: bool) -> list[dict[str, Any]]:
-    """Return the groups of an optimiser, by learning rate and weight decay.
+    """Return the groups of an optimizer, by learning rate and weight decay.
 
     Args:
         split_hidden: also by ``hidden``, True for the matrices of blocks.

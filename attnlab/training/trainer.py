@@ -1,7 +1,7 @@
 """The training loop, its state, and the seconds of its steps and of everything else.
 
 Batches are a pure function of (seed, step), and the learning rate of the step. The state of a run, which a checkpoint
-stores, is therefore its model, optimiser, random streams, scores on ``valid`` and step number.
+stores, is therefore its model, optimizer, random streams, scores on ``valid`` and step number.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Trainer:
             return Result(end.state, self._costs(), end.step, end.reason)
 
     def take_step(self) -> None:
-        """Take one optimiser step, and draw the next batch while the device computes."""
+        """Take one optimizer step, and draw the next batch while the device computes."""
         train_config = self.config.train
         set_learning_rate(self.optimizer, learning_rate(self.step, self.total, train_config))
         self.timer.start()

@@ -57,7 +57,7 @@ class _Clock:
 
 
 def rendered(bars: list[Bar], width: int) -> str:
-    """Return the lines of the live display, without colours."""
+    """Return the lines of the live display, without colors."""
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(Bars(bars))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())

@@ -13,7 +13,7 @@ from attnlab.cli import main
 from tests.cli.test_snapshots import STUDY
 from tests.support.terminal import plain_lines, run_in_terminal
 
-STYLE = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")  # a colour or a weight
+STYLE = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")  # a color or a weight
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 DISPLAY = """\
 import sys

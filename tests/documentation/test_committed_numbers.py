@@ -493,7 +493,11 @@ CLAIMS = [
             simulated("lost-seeds", "without the rule", column="error").max(),
         ],
     ),
-    Claim(VERDICTS, "the flag marks # to # % of the false verdicts on skewed", lambda: ends(simulated("fragile", "caught", "skewness"))),
+    Claim(
+        VERDICTS,
+        "the flag marks # to # % of the false verdicts on skewed",
+        lambda: ends(simulated("fragile", "caught", "skewness")),
+    ),
     Claim(
         VERDICTS,
         "it marks # to # % with 5 seeds, # to # % with 8, and # to # % with 12",

@@ -100,7 +100,7 @@ class Direct(Dense):
 
 
 class Truncated(Dense):
-    """``dense`` re-initialised by rejection sampling, as ``apply(init_weights)`` does."""
+    """``dense`` re-initialized by rejection sampling, as ``apply(init_weights)`` does."""
 
     def __init__(self, config: AttentionConfig, *, more: bool = False) -> None:
         super().__init__(config)

@@ -15,7 +15,7 @@ from tests.oracles.attention import attention, behind, concatenated, heads_of
 Weights = dict[str, Tensor]
 
 
-def normalised(x: Tensor, weights: Weights, name: str) -> Tensor:
+def normalized(x: Tensor, weights: Weights, name: str) -> Tensor:
     """Ba et al. 2016, a row at a time."""
     rows = []
     for row in x:
@@ -105,11 +105,11 @@ def language_model(
 
         if norm == "pre":
             inner = f"{name}.norm_attention"
-            x = x + attend(normalised(x, weights, inner), normalised(context, weights, inner))
-            x = x + fed_forward(normalised(x, weights, f"{name}.norm_feed_forward"), weights, f"{name}.feed_forward")
+            x = x + attend(normalized(x, weights, inner), normalized(context, weights, inner))
+            x = x + fed_forward(normalized(x, weights, f"{name}.norm_feed_forward"), weights, f"{name}.feed_forward")
         else:
-            x = normalised(x + attend(x, context), weights, f"{name}.norm_attention")
-            x = normalised(x + fed_forward(x, weights, f"{name}.feed_forward"), weights, f"{name}.norm_feed_forward")
+            x = normalized(x + attend(x, context), weights, f"{name}.norm_attention")
+            x = normalized(x + fed_forward(x, weights, f"{name}.feed_forward"), weights, f"{name}.norm_feed_forward")
     if norm == "pre":
-        x = normalised(x, weights, "backbone.norm")
+        x = normalized(x, weights, "backbone.norm")
     return x @ weights["head.weight"].T + weights["head.bias"], new_memory

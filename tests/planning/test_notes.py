@@ -47,7 +47,7 @@ def test_reviews_that_are_in_train_too_are_noted(tmp_path: Path) -> None:
         "{name: csv, path: train.csv, test: test.csv, length: 24}",
         base=STUDY.replace(", {name: strided_sparse, stride: 7}", ""),
     )
-    (text,) = [text for text in texts if "memorised" in text]
+    (text,) = [text for text in texts if "memorized" in text]
     assert "of the 21 texts of test" in text
 
 

@@ -198,7 +198,7 @@ def rewritten(path: Path, damage: str) -> None:
         state["writer"]["torch"] = "1.0"
     elif damage == "other names":
         state["model"] = {f"x.{name}": weight for name, weight in state["model"].items()}
-    elif damage == "another optimiser":
+    elif damage == "another optimizer":
         state["optimizer"]["param_groups"].pop()
     else:
         state = {"step": 3}
@@ -227,7 +227,7 @@ def cut_off(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Whole,
 
 
 DAMAGE = ["a program", "a program in the old format", "flipped", "garbage", "empty", "one byte", "a half", "all but one byte"]
-REWRITING = ["another configuration", "another torch", "other names", "another optimiser", "hardly anything"]
+REWRITING = ["another configuration", "another torch", "other names", "another optimizer", "hardly anything"]
 
 
 @pytest.mark.parametrize("damage", DAMAGE + REWRITING)

@@ -1,4 +1,4 @@
-"""A made-up language pair: each English word has one German word, and adjectives of colour follow the noun."""
+"""A made-up language pair: each English word has one German word, and adjectives of color follow the noun."""
 
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ def pairs(count: int, *, seed: int = 0) -> list[tuple[str, str]]:
 
 def _clause(rng: np.random.Generator) -> tuple[str, str]:
     (subject, dog), (thing, ball) = (list(NOUNS.items())[i] for i in rng.integers(len(NOUNS), size=2))
-    colour, red = list(COLOURS.items())[rng.integers(len(COLOURS))]
+    color, red = list(COLOURS.items())[rng.integers(len(COLOURS))]
     verb, sees = list(VERBS.items())[rng.integers(len(VERBS))]
-    return f"Ein {subject} {verb} ein {thing} {colour}", f"A {dog} {sees} a {red} {ball}"
+    return f"Ein {subject} {verb} ein {thing} {color}", f"A {dog} {sees} a {red} {ball}"
 
 
 def write(folder: Path, split: str, rows: list[tuple[str, str]]) -> dict[str, Any]:

@@ -116,10 +116,10 @@ def corpus(folders: Path) -> Path:
 def test_the_plan_notes_test_data_inside_train(name: str, corpus: Path) -> None:
     task, word = OPTIONS[name]
     text = STUDY.replace("{name: pydocs, length: 24}", task)
-    (note,) = [note for note in plan(write(corpus, text)).notes if "memorised" in note]
+    (note,) = [note for note in plan(write(corpus, text)).notes if "memorized" in note]
     assert note.startswith("data: ") and word in note and "train" in note
     separate = plan(write(corpus, text.replace("test: test", "test: other")))
-    assert not [note for note in separate.notes if "memorised" in note]
+    assert not [note for note in separate.notes if "memorized" in note]
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -260,7 +260,7 @@ def test_a_wrong_position_scheme_fails_shapes_by_name(scheme: type[Position], de
 
 
 class Gated(Dense):
-    """Correct, with a gate initialised to zero, at which the output does not depend on the input."""
+    """Correct, with a gate initialized to zero, at which the output does not depend on the input."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

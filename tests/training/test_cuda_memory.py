@@ -96,7 +96,7 @@ def test_attention_on_cuda_keeps_no_logits() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_rms_norm_on_cuda_saves_as_much_as_a_layer_norm(precision: str) -> None:
-    """Its kernel saves the input; on a CPU its operations save the normalised input as well."""
+    """Its kernel saves the input; on a CPU its operations save the normalized input as well."""
     layer, rms = (tiny(**{**SMALL, "model__norm_type": kind, "train__precision": precision}) for kind in ("layer", "rms"))
     assert cuda_memory.cuda_peak_mib(rms, TEXT) == pytest.approx(cuda_memory.cuda_peak_mib(layer, TEXT), rel=0.01)
     on_cpu = [max(cuda_memory.trace(config, TEXT, on_cuda=False).values()) for config in (rms, layer)]

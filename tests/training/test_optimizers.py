@@ -1,4 +1,4 @@
-"""Tests of `train.optimizer` and `train.decay`: construction, groups, plan, memory, and resumption of every optimiser."""
+"""Tests of `train.optimizer` and `train.decay`: construction, groups, plan, memory, and resumption of every optimizer."""
 
 import textwrap
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_fields_of_train_and_options_reach_the_constructor() -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_optimiser_trains_every_parameter(name: str) -> None:
+def test_every_optimizer_trains_every_parameter(name: str) -> None:
     config = tiny(position="learned", train__optimizer=name, train__lr=0.01)
     model = model_of(config)
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -142,7 +142,7 @@ def test_weight_decay_acts_on_the_chosen_parameters() -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), [("muon", "ns_steps"), ("normuon", "beta2"), ("soap", "soap_betas")])
-def test_matrices_of_blocks_have_their_own_optimiser_and_adamw_updates_the_rest(name: str, option: str) -> None:
+def test_matrices_of_blocks_have_their_own_optimizer_and_adamw_updates_the_rest(name: str, option: str) -> None:
     groups, model = groups_of(train__optimizer={"name": name, "adamw_lr_scale": 0.5}, train__layer_lr_decay=0.5)
     numbers = layer_numbers(model)
     last = max(numbers.values())
@@ -173,7 +173,7 @@ def test_matrices_of_blocks_have_their_own_optimiser_and_adamw_updates_the_rest(
         ({"optimizer": "torch.optim:LBFGS"}, ["closure"]),
     ],
 )
-def test_a_setting_that_the_optimiser_does_not_take_is_refused(fields: dict[str, Any], words: list[str]) -> None:
+def test_a_setting_that_the_optimizer_does_not_take_is_refused(fields: dict[str, Any], words: list[str]) -> None:
     message = refusal(**fields)
     assert all(word in message for word in words), message
 
@@ -196,7 +196,7 @@ def test_a_mistake_has_its_place(optimizer: Any, words: str) -> None:
     assert words in caught.value.message and caught.value.where.startswith("base.train.optimizer"), str(caught.value)
 
 
-def test_the_optimiser_is_an_axis_and_its_options_are() -> None:
+def test_the_optimizer_is_an_axis_and_its_options_are() -> None:
     base = {"task": {"name": "pydocs", "length": 16}, "train": {"steps": 3}, "variant": "dense"}
     grid: dict[str, Any] = {"train.optimizer": ["adamw", {"name": "sgd", "momentum": 0.9}, "muon"], "train.lr": [1e-3]}
     names = [cell.name for cell in plan({"study": "s", "base": base, "grid": grid}).cells]
@@ -208,7 +208,7 @@ def test_the_optimiser_is_an_axis_and_its_options_are() -> None:
     assert [cell.refusal for cell in same.cells] == [None]
 
 
-def test_every_learning_rate_of_a_sweep_is_that_of_every_optimiser() -> None:
+def test_every_learning_rate_of_a_sweep_is_that_of_every_optimizer() -> None:
     base = {"task": {"name": "pydocs", "length": 16}, "train": {"steps": 3}, "variant": "dense"}
     study = {
         "study": "s",
@@ -222,7 +222,7 @@ def test_every_learning_rate_of_a_sweep_is_that_of_every_optimiser() -> None:
     }
 
 
-def test_an_optimiser_of_the_user_comes_through_every_door(tmp_path: Path) -> None:
+def test_an_optimizer_of_the_user_comes_through_every_door(tmp_path: Path) -> None:
     code = """\
         import torch
         from attnlab import register_optimizer
@@ -258,7 +258,7 @@ def test_an_optimiser_of_the_user_comes_through_every_door(tmp_path: Path) -> No
     assert len({cells[0].config.replace(path).fingerprint() for path in paths}) == 1, "folders do not count"
 
 
-def test_memory_counts_the_state_of_the_optimiser() -> None:
+def test_memory_counts_the_state_of_the_optimizer() -> None:
     def held(optimizer: Any, **fields: Any) -> int:
         (cell,) = planned(optimizer=optimizer, batch_size=2, **fields).cells
         assert _shape(cell).train.optimizer.name == cell.config.train.optimizer.name
@@ -278,7 +278,7 @@ def test_memory_counts_the_state_of_the_optimiser() -> None:
     assert copied == pytest.approx(4 * parameters, rel=0.05), "the values before the step"
 
 
-def test_the_column_names_the_optimiser() -> None:
+def test_the_column_names_the_optimizer() -> None:
     import json
 
     from attnlab.tracking.tags import flatten_config

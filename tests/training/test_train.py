@@ -285,7 +285,7 @@ def test_the_rate_of_the_curve_is_that_of_its_step() -> None:
 
 
 def norms(**changes: Any) -> list[float]:
-    """Return the total gradient norm at each step of the optimiser."""
+    """Return the total gradient norm at each step of the optimizer."""
     totals: list[float] = []
 
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:

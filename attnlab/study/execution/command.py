@@ -37,7 +37,7 @@ from attnlab.training.result import History, Report, Result, load_result, save_r
 
 TAIL = 20  # last lines of stderr that are kept for a failure
 PRINTED_SHOWN = 100  # characters of a line, or of a name, in a message
-# Colours and other control sequences of a terminal: CSI sequences, and OSC sequences such as links and titles.
+# Colors and other control sequences of a terminal: CSI sequences, and OSC sequences such as links and titles.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\ufeff")
 SPLIT_FIELDS = {"split", "set", "subset", "phase", "mode", "dataset", "data"}  # that say what a line of results is about
 POLL_SECONDS = 0.2
@@ -272,7 +272,7 @@ class PrintedMetrics:
 
 
 def visible(line: str) -> str:
-    """Return what a terminal shows of a line: the text after the last carriage return, without colours."""
+    """Return what a terminal shows of a line: the text after the last carriage return, without colors."""
     return CONTROL.sub("", line).rstrip("\r").rpartition("\r")[2]
 
 
@@ -280,7 +280,7 @@ def parse_metrics(line: str) -> tuple[int | None, dict[str, float]] | None:
     """Return the step and the numbers of a line that is a JSON object with numbers; None for any other line.
 
     The step is None when the object has none, or ``null``. ``NaN`` and ``Infinity`` are numbers; values of other types, and
-    whole numbers too large for a float, are left out. Colours are ignored, and so is a progress bar before the object.
+    whole numbers too large for a float, are left out. Colors are ignored, and so is a progress bar before the object.
     """
     text = visible(line).strip()
     if "\r" in line and not text.startswith("{"):

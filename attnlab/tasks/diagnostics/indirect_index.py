@@ -76,5 +76,5 @@ class IndirectIndex(Diagnostic):
         return targets
 
     def chance(self) -> float:
-        """Return the accuracy of a guess among the symbols that have a neighbour at the distance, all but ``distance``."""
+        """Return the accuracy of a guess among the symbols that have a neighbor at the distance, all but ``distance``."""
         return float((1 / (self.items - np.arange(1, 1 + self.reach))).mean())

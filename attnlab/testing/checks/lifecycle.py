@@ -168,7 +168,7 @@ def _numbers(layer: nn.Module) -> dict[tuple[nn.Module, str], float]:
 
 
 def seeded(target: CheckTarget) -> str:
-    """The same seed initialises the same weights and drops the same attention weights."""
+    """The same seed initializes the same weights and drops the same attention weights."""
     role = target.roles[0]
     outputs = []
     for _ in range(2):

@@ -343,7 +343,7 @@ def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def perturb_constant_parameters(module: nn.Module) -> None:
-    """Add noise to parameters that are initialised to a constant, in place.
+    """Add noise to parameters that are initialized to a constant, in place.
 
     A gate of zeros or a gain of ones would hide mistakes in the terms that it multiplies.
     """
