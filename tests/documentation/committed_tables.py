@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 from scipy.stats import t as student
 
+from attnlab.extras.profile.write import load_profile
 from attnlab.report import stored
 from tests.support.paths import REPORTS, ROOT
 
@@ -212,6 +213,14 @@ def decided(report: str, kind: str, *also: str) -> int:
     return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse", *also)).sum())
 
 
+def levels_swept(rate: float | None = None) -> int:
+    """Return the number of levels of profiles that were tried at three rates, or of the ones that all seeds solve at a rate."""
+    profiles = [load_profile(path.parent)[1] for path in REPORTS.glob("profile/*/profile.json")]
+    levels = [level for profile in profiles for ability in profile.abilities for level in ability.results[profile.variant]]
+    swept = [level for level in levels if level.others]
+    return len(swept if rate is None else [level for level in swept if level.lr == rate and level.solved == level.seeds])
+
+
 def recalled_state(bits: int, pointers: int, layers: str) -> tuple[int, int]:
     """Return the seeds that solve the recall of states, and all seeds."""
     length = {8: 19, 32: 59}[bits]
@@ -347,7 +356,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
         *("On translation, it was", "([paired-variance.csv]"),
     ),
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
-    DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]"),
+    DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]", "The learning rate sometimes", "## Predictive"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
