@@ -31,7 +31,9 @@ def add_arguments(parser: Parser) -> None:
         "--position", metavar="NAME", help="position scheme (default: rotary instead of learned positions, when supported)"
     )
     parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the variant, for example stride=4 (repeatable)")
-    parser.add_argument("--quick", action="store_true", help="two diagnostics at two levels, in about three minutes on two cores")
+    parser.add_argument(
+        "--quick", action="store_true", help="two diagnostics at two levels, in about three minutes on two cores"
+    )
     parser.add_argument("--tasks", type=comma_separated, metavar="NAME,NAME", help="diagnostics (default: all of the profile)")
     parser.add_argument(
         "--seeds", type=positive_int, default=3, metavar="N", help="seeds of each level (default 3, the minimum)"
