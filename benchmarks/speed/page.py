@@ -44,7 +44,7 @@ To a verdict, attnlab as shipped trains in bf16 where its plan measures that ste
 ([why](#time-to-a-verdict)).
 """
 IN_FAVOUR = """
-The times to a verdict are to be measured again: their ratios are [too favorable to attnlab](#time-to-a-verdict).
+The times to a verdict are to be measured again: their ratios are [too favourable to attnlab](#time-to-a-verdict).
 """
 LOOP = """
 ## The loop

@@ -1,6 +1,6 @@
 """Section ``profile``: breakdown of the time of attnlab's training step by operation, forward and backward together.
 
-Each operation belongs to the range that it was called in: a module's forward or the optimizer's step. An operation of the
+Each operation belongs to the range that it was called in: a module's forward or the optimiser's step. An operation of the
 backward pass belongs to the range of the operation whose gradient it computes; autograd gives both the same number. Products
 of two matrices (projections, feed-forward, output layer) are a group of their own; batched ones belong to attention.
 """
@@ -17,7 +17,7 @@ from attnlab.variants import Variant
 from benchmarks.speed import attnlab_step
 from benchmarks.speed.case import OURS, PRECISIONS, Case, Row, Size
 
-PRODUCTS, ATTENTION, NORM, OPTIMISER, REST = "matrix products", "attention", "normalisation", "optimizer", "the rest"
+PRODUCTS, ATTENTION, NORM, OPTIMISER, REST = "matrix products", "attention", "normalisation", "optimiser", "the rest"
 GROUPS = (PRODUCTS, ATTENTION, NORM, OPTIMISER, REST)
 MATRIX = {"aten::mm", "aten::addmm", "aten::addmm_", "aten::_addmm_activation"}
 RANGE = "range: "
@@ -90,7 +90,7 @@ def _step_of(event: Any) -> bool:
 
 
 def _range(event: Any) -> str | None:
-    """Return the innermost named range around an event of the forward pass or the optimizer."""
+    """Return the innermost named range around an event of the forward pass or the optimiser."""
     return next((caller.name.removeprefix(RANGE) for caller in _above(event) if caller.name.startswith(RANGE)), None)
 
 

@@ -98,7 +98,7 @@ def train(model: nn.Module, task: Task, config: Config) -> dict[str, float]:
 
 
 def optimizer_of(model: nn.Module, settings: Config) -> torch.optim.AdamW:
-    """Return the optimizer of a model, with weight decay of its matrices."""
+    """Return the optimiser of a model, with weight decay of its matrices."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": settings["weight_decay"]}, {"params": others, "weight_decay": 0.0}]

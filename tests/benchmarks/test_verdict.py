@@ -207,14 +207,14 @@ def test_the_page_marks_results_whose_processes_may_have_compiled_their_modules(
     tmp_path: Path, fake_ways: list[ways.Way]
 ) -> None:
     verdict.main(["--here", "--rounds", "1", "--out", str(tmp_path)])
-    assert "favorable to attnlab" not in (tmp_path / "README.md").read_text()
+    assert "favourable to attnlab" not in (tmp_path / "README.md").read_text()
     about = processor.folder(tmp_path) / "verdict.json"
     content = json.loads(about.read_text())
     del content["cleared variables"]
     about.write_text(json.dumps(content))
     page.write(tmp_path)
     opening, _, rest = (tmp_path / "README.md").read_text().partition("\n## ")
-    assert "too favorable to attnlab" in opening and "With `PYTHONDONTWRITEBYTECODE=1`" in rest
+    assert "too favourable to attnlab" in opening and "With `PYTHONDONTWRITEBYTECODE=1`" in rest
 
 
 def test_a_trial_runs_from_end_to_end(

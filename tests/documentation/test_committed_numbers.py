@@ -703,6 +703,23 @@ def test_the_trainings_of_profiles_in_the_page_on_diagnostics_are_those_of_the_r
         assert agrees(score, expected), (variant, score, expected)
 
 
+MAD = {
+    "recall": "noisy_recall noise=0 pairs=8 keys=8 length=128",
+    "recall with noise": "noisy_recall noise=0.2 pairs=8 keys=8 length=128",
+    "compression": "compression tokens=32 symbols=16",
+    "fuzzy recall": "fuzzy_recall pairs=12 key_size=3 value_size=3 symbols=8 values=12",
+    "memorisation": "memorisation keys=128 length=32",
+}
+
+
+@pytest.mark.parametrize("task", MAD)
+def test_the_table_of_mad_is_that_of_its_report(task: str) -> None:
+    text = (ROOT / DIAGNOSTICS).read_text(encoding="utf-8")
+    (printed,) = re.findall(rf"^\| {task} \| ([.\d]+) \|", text, re.M)
+    row = cells(f"mad-cpu/{re.sub('[ =]', '-', MAD[task])}").loc[MAD[task]]
+    assert row["n"] == 3 and agrees(printed, row["accuracy"])
+
+
 QUICKSTART = ("dense", "no_wo", "narrow", "wide", "basic", "strided_sparse", "fixed_sparse")
 
 

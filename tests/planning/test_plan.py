@@ -220,6 +220,7 @@ def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None
     assert all(cell.parameters and cell.train_flops for cell in planned.cells)
 
 
+@pytest.mark.slow
 def test_models_of_published_sizes_have_as_many_parameters(tmp_path: Path) -> None:
     (xl, _), (large, *_) = (plan(ABLATIONS / f"{name}.yaml").cells for name in ("gpt2-xl", "bert-large"))
     assert xl.parameters == 1_557_611_200, "as `transformers` counts gpt2-xl"
