@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     Score = tuple[float | Tensor, int | Tensor]  # a sum and a count; scalar tensors stay on their device
 
 GENERATED_SCORES = ("bleu", "chrf")  # of generated text, shown together: each leaves out what the other sees
-HUGE = 1e12  # the four decimals of a larger number are not those of the float
+HUGE = 1e12  # four decimals of a larger number are more than a float has
+MIN_HALF_WIDTH, MAX_DECIMALS = 1e-9, 12  # of an interval whose half-width decides the decimals
 # Words in the names of metrics that are shares, between 0 and 1; some programs print them in per cent.
 SHARE_WORDS = {"acc", "accuracy", "auc", "auroc", "dice", "exact", "f1", "iou", "mrr", "precision", "recall", "top1", "top5"}
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
@@ -29,6 +30,20 @@ def format_metric(value: float, digits: int = 4) -> str:
     if value and abs(value) < 0.5 * 10**-digits:
         return f"{value:.1e}"
     return f"{value:.{digits}e}" if HUGE <= abs(value) < math.inf else f"{value:.{digits}f}"
+
+
+def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str:
+    """Format a number with the decimals of the two first digits of a half-width.
+
+    It has more decimals when two would hide whether the half-width is smaller than the `mean`. Without a half-width, or with
+    one that is zero, tiny or huge, it has the decimals of other metrics.
+    """
+    if not half_width or not MIN_HALF_WIDTH <= half_width < HUGE or not abs(mean) < HUGE:
+        return format_metric(value)
+    digits = max(1 - math.floor(math.log10(half_width)), 0)
+    while (abs(mean) > half_width) != (round(abs(mean), digits) > round(half_width, digits)) and digits < MAX_DECIMALS:
+        digits += 1
+    return f"{value:z.{digits}f}"  # z: no sign before a zero
 
 
 def is_share(metric: str) -> bool:

@@ -365,12 +365,10 @@ class SolveRate(Exact):
         two_sided, one_sided = levels_at(difference.levels, difference.looks, seeds)
         margin = difference.margin if self.has_equivalence else None
 
-        def is_conclusive(cell: int, baseline: int) -> bool:
-            if p_above(max(cell, baseline), min(cell, baseline), seeds) <= two_sided / 2:
+        def is_conclusive(a: int, b: int) -> bool:
+            if p_above(max(a, b), min(a, b), seeds) <= two_sided / 2:
                 return True
-            if margin is None:
-                return False
-            return max(p_above(*pair, seeds, -margin) for pair in ((cell, baseline), (baseline, cell))) <= one_sided
+            return margin is not None and max(p_above(a, b, seeds, -margin), p_above(b, a, seeds, -margin)) <= one_sided
 
         of_cell, of_baseline = (predicted_solved(count, n, added) for count in (cell, baseline))
         outcomes = [(a, b, float(of_cell[a] * of_baseline[b])) for a in range(added + 1) for b in range(added + 1)]

@@ -47,7 +47,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import ClassVar
 
-from attnlab._util.metrics import HUGE, format_metric
+from attnlab._util.metrics import format_metric, rounded
 from attnlab.stats.sequential import Looks, adjusted_p, level_at
 from attnlab.stats.variance_prior import VariancePrior
 
@@ -58,7 +58,6 @@ MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to na
 NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
 NO_SCALES: Mapping[int, float] = MappingProxyType({})
 TINY = 1e-300  # in place of a standard error of zero
-MIN_HALF_WIDTH, MAX_DECIMALS = 1e-9, 12  # of an interval whose decimals are fixed
 NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
 
@@ -160,20 +159,6 @@ class Interval:
             return ""
         ends = [f"{'+' if sign and end > 0 else ''}{format_metric(end, digits)}" for end in (self.low, self.high)]
         return f"[{', '.join(ends)}]"
-
-
-def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str:
-    """Format a number with the decimals of the two first digits of a half-width.
-
-    It has more decimals when two would hide whether the half-width is smaller than the `mean`. Without a half-width, or with
-    one that is zero, tiny or huge, it has the decimals of other metrics.
-    """
-    if not half_width or not MIN_HALF_WIDTH <= half_width < HUGE or not abs(mean) < HUGE:
-        return format_metric(value)
-    digits = max(1 - math.floor(math.log10(half_width)), 0)
-    while (abs(mean) > half_width) != (round(abs(mean), digits) > round(half_width, digits)) and digits < MAX_DECIMALS:
-        digits += 1
-    return f"{value:z.{digits}f}"  # z: no sign before a zero
 
 
 @dataclass(frozen=True)

@@ -223,12 +223,12 @@ def climb(levels: int, variants: int, train: TrainTrials, screen: TrainTrials) -
     climbs = [_Climb() for _ in range(variants)]
     screened: Sequence[Mapping[Trial, LevelResult]] = [{} for _ in climbs]
     while True:
-        results = train([climb.trials for climb in climbs])
-        if any([climb.try_others(of) for climb, of in zip(climbs, results, strict=True)]):
-            screened = screen([climb.others for climb in climbs])
+        results = train([each.trials for each in climbs])
+        if any([each.try_others(of) for each, of in zip(climbs, results, strict=True)]):
+            screened = screen([each.others for each in climbs])
         every = [{**first, **of} for first, of in zip(screened, results, strict=True)]
-        if not any([climb.go_on(of, levels) for climb, of in zip(climbs, every, strict=True)]):
-            return [tuple(_at(level, of) for level in range(climb.level + 1)) for climb, of in zip(climbs, every, strict=True)]
+        if not any([each.go_on(of, levels) for each, of in zip(climbs, every, strict=True)]):
+            return [tuple(_at(level, of) for level in range(each.level + 1)) for each, of in zip(climbs, every, strict=True)]
 
 
 @dataclass
