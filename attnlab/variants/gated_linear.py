@@ -11,11 +11,12 @@ Yang et al. 2024, arXiv:2312.06635, "Gated Linear Attention Transformers with Ha
 Each channel of the keys decays at a rate that depends on the input. Norm is applied to each head separately. Queries and keys
 have half of the model width, d_k = dim / (2 h) in a head, rounded up, and values have all of it.
 
-With ``short_conv`` c, q, k and v pass through a causal convolution of each feature by itself and silu first, as the later
-members of the family have it: silu(sum_(j < c) w_j * z_(t-j)).
+With ``short_conv`` c, q, k and v pass through a causal convolution of each feature by itself and silu first, as in the later
+members of the family: silu(sum_(j < c) w_j * z_(t-j)). The paper has neither; ``short_conv: 0`` is its layer.
 
-Departures from the paper: Norm is RMSNorm, with one gain for all heads, as in the authors' later code; r_t has a bias where
-``model.attention_bias`` adds one to every projection. Weights are drawn as in all other variants.
+Departures from the paper: the convolutions, so that the members of the family differ in their recurrences alone; Norm is
+RMSNorm, with one gain for all heads, as in the authors' later code; r_t has a bias where ``model.attention_bias`` adds one to
+every projection. Weights are drawn as in all other variants.
 Cost: time O(t (C + d) dim) in chunks of C = 64 positions, log C of them elementwise; a state of d^2 / 2 numbers a head;
 4 dim^2 + 3/2 ``rank`` dim parameters; 2 c dim more with convolutions.
 Glossary: ``query``, ``key``, ``value`` W_q, W_k, W_v; ``convolutions`` w; ``decay`` W_alpha1, then W_alpha2 and b_alpha;
@@ -40,7 +41,7 @@ class GatedLinear(LinearRecurrence):
     Args:
         temperature: tau; the larger, the slower the decay.
         rank: inner width of the projection that computes the decays.
-        short_conv: number of positions of the convolutions; 0: none, and no silu.
+        short_conv: c, the number of positions of the convolutions; 0: none, and no silu, as in the paper.
 
     Raises:
         UserError: ``temperature`` is not positive, ``rank`` is less than 1, or ``short_conv`` is negative.
@@ -51,7 +52,7 @@ class GatedLinear(LinearRecurrence):
     paper = "Yang et al. 2024"
     references = ("yang2024gla",)
 
-    def __init__(self, config: AttentionConfig, *, temperature: float = 16.0, rank: int = 16, short_conv: int = 0) -> None:
+    def __init__(self, config: AttentionConfig, *, temperature: float = 16.0, rank: int = 16, short_conv: int = 4) -> None:
         super().__init__(config)
         if temperature <= 0 or rank < 1:
             expected = "expected a positive temperature and a rank of at least 1"

@@ -28,8 +28,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("linear", {"feature_map": "taylor"}),
     ("retention", {}),
     ("retention", {"expand": 1}),
-    ("gated_linear", {}),
-    ("gated_linear", {"temperature": 2.0, "rank": 3}),
+    ("gated_linear", {"short_conv": 0}),
+    ("gated_linear", {"temperature": 2.0, "rank": 3, "short_conv": 0}),
     ("ssd", {"state_dim": 5, "short_conv": 0}),
     ("ssd", {"expand": 1, "state_dim": 64, "short_conv": 0}),
     ("delta", {"short_conv": 0}),
@@ -43,7 +43,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("delta_product", {"reflections": 3, "negative_eigenvalues": False, "gated": True, "short_conv": 0}),
 ]
 CONVOLVED: list[tuple[str, dict[str, Any]]] = [
-    ("gated_linear", {"short_conv": 4}),
+    ("gated_linear", {}),
     ("ssd", {"state_dim": 5}),
     ("delta", {}),
     ("delta", {"short_conv": 1}),
