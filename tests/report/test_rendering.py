@@ -72,6 +72,14 @@ def test_ticks_of_any_range_are_distinct_and_inside(values: tuple[float, float])
     assert 3 <= len(set(ticks)) == len(ticks) and low <= min(ticks) and max(ticks) <= high
 
 
+def test_the_label_of_a_tick_at_the_edge_is_inside() -> None:
+    limits = (0.9955, 1.00205)
+    axis = svg.x_axis(svg.scale(limits, (6, svg.WIDTH - 6)), limits, bands=[(0, 50)], bottom=50)
+    boxes = _boxes(svg.document(80, "t", axis))
+    assert [box.text for box in boxes] == ["0.996", "0.998", "1", "1.002"]
+    assert all(box.left > -0.1 and box.right < svg.WIDTH + 0.1 for box in boxes)
+
+
 def test_the_measure_of_overlaps_sees_one() -> None:
     assert _overlaps(svg.document(50, "t", [svg.text(10, 20, "one"), svg.text(20, 24, "two")])) == [("one", "two")]
     crossed = svg.document(50, "t", [svg.text(10, 20, "crossed"), svg.line((30, 0), (30, 50), svg.INK, width=1)])

@@ -116,7 +116,12 @@ def x_axis(x: Callable[[float], float], limits: Limits, *, bands: Sequence[Limit
     """
     places = ticks(*limits)
     lines = [line for tick in places for line in vertical_lines(x(tick), bands, GRID, width=1)]
-    return lines + [text(x(tick), bottom + 16, tick_label(tick), size=12, anchor="middle", fill=FAINT) for tick in places]
+    for tick in places:
+        label = tick_label(tick)
+        half = LETTER * 12 * len(label) / 2  # a label at the edge moves inside
+        place = min(max(x(tick), half), WIDTH - half)
+        lines.append(text(place, bottom + 16, label, size=12, anchor="middle", fill=FAINT))
+    return lines
 
 
 def vertical_lines(x: float, bands: Sequence[Limits], color: str, *, width: float) -> list[str]:
