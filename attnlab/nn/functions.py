@@ -9,7 +9,8 @@ PyTorch differentiates the functions, so that tensors that they read receive gra
 computed again in the backward pass, so that the saved memory grows with t, not with t s.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
@@ -122,14 +123,31 @@ class _WithGradientOf(torch.autograd.Function):
         return torch.ones(shape, dtype=dtype, device=gradient.device), gradient
 
 
+_weight: Tensor | None = None  # of the losses of layers; a tensor, because a compiled layer takes a number as a constant
+
+
+@contextmanager
+def layer_losses_times(weight: Tensor) -> Iterator[None]:
+    """Multiply the losses of layers (``with_gradient_of``) by a scalar, as the loss of the model is multiplied.
+
+    Forward and backward pass must both be inside, because a backward pass may compute layers again.
+    """
+    global _weight
+    before, _weight = _weight, weight
+    try:
+        yield
+    finally:
+        _weight = before
+
+
 def with_gradient_of(loss: Tensor, y: Tensor) -> Tensor:
     """Return y; a backward pass through it also adds the gradient of ``loss``, whatever the loss of the model is.
 
     A layer can train a part of itself in this way. Its parameters must not influence y, so that their gradients come from
-    ``loss`` alone.
+    ``loss`` alone. Training weights it like the loss of the model: by the share of a micro-batch and the scale of fp16.
 
     Args:
         loss: a scalar.
         y: any tensor that requires a gradient.
     """
-    return _WithGradientOf.apply(loss, y)
+    return _WithGradientOf.apply(loss if _weight is None else loss * _weight, y)

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnlab.config.run import RunConfig
 from attnlab.models.base import Model
+from attnlab.nn.functions import layer_losses_times
 from attnlab.tasks import Batch, Task
 from attnlab.training.device import autocast
 from attnlab.training.distributed.group import Group
@@ -51,14 +52,17 @@ def backward(
         The loss of the whole batch, a scalar still on the device, and the memory for the next batch.
     """
     memories = _split(memory, len(batch.parts))
-    loss = torch.zeros((), device=device)
+    loss, scale = torch.zeros((), device=device), torch.ones((), device=device)
+    if scaler is not None:
+        scale = scaler.scale(scale)
     for i, (part, share) in enumerate(zip(batch.parts, batch.shares, strict=True)):
-        with autocast(device, config.train.precision):
-            output, memories[i] = model.forward_batch(part, memories[i])
-            # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
-            part_loss = task.loss(output, part) * share if share else _zero(output)
-        del output  # free them before the backward pass, which keeps the tensors that it needs
-        (part_loss if scaler is None else scaler.scale(part_loss)).backward()
+        with layer_losses_times(scale * share):
+            with autocast(device, config.train.precision):
+                output, memories[i] = model.forward_batch(part, memories[i])
+                # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
+                part_loss = task.loss(output, part) * share if share else _zero(output)
+            del output  # free them before the backward pass, which keeps the tensors that it needs
+            (part_loss * scale).backward()
         loss += part_loss.detach()
     # One message: the loss travels with the gradients.
     group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])

@@ -11,8 +11,7 @@ DeepSeek-AI 2025, arXiv:2512.02556, "DeepSeek-V3.2", equations 1 to 4.
 All heads share S_t. The choice has no gradient, so the indexer learns by a separate loss, L^I, towards the distribution of
 the attention: its input and p_t are constants for L^I, which therefore reaches the rest of the model only through the common
 norm that ``train.grad_clip`` clips. The backward pass of any loss adds the gradient of L^I
-(``attnlab.nn.functions.with_gradient_of``); the reported training loss does not contain it. With gradient accumulation, L^I
-counts once for each micro-batch.
+(``attnlab.nn.functions.with_gradient_of``); the reported training loss does not contain it.
 
 Departures from the paper: attention is sparse from the first step on, and L^I compares over all visible keys, equation 3. The
 paper does so while attention is dense, and then compares over the chosen keys (4). L^I is a mean over queries, in the paper a

@@ -12,10 +12,15 @@ from attnlab.models.decoding import key_value_cache
 from attnlab.nn.functions import with_gradient_of
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
+from attnlab.training import gradients
+from attnlab.training.distributed.group import Group
+from attnlab.training.gradients import LossScaler, Prefetcher, backward
+from attnlab.training.trainer import Trainer
 from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.dsa import Dsa, Indexer, _divergence
 from tests.oracles import positions
 from tests.oracles.attention import attention, behind, concatenated, heads_of, scaled_product
+from tests.support.small_runs import tiny
 from tests.variants.test_variants import DIM, HEADS, M, T, inputs, scheme, whole_matrix, with_ones
 
 COUNT, INDEX_HEADS, WIDTH = 4, 2, 6
@@ -170,3 +175,28 @@ def test_a_loss_of_its_own_adds_its_gradient_and_nothing_else() -> None:
 def test_widths_that_cannot_be_are_refused(options: dict[str, int]) -> None:
     [refused] = check("dsa", options=options, only=["shapes"], roles=["causal"])
     assert refused.status == "refused" and "even index_dim" in refused.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "rel"),
+    [({"train__gradient_accumulation": 4}, 1e-5), ({"train__precision": "fp16"}, 0.03)],
+    ids=["micro-batches", "fp16"],
+)
+def test_the_gradient_of_the_indexer_has_the_size_of_the_whole_batch_in_fp32(
+    changes: dict[str, Any], rel: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradients, "INITIAL_SCALE", 2.0**10)  # with 2^16, the first step overflows and is skipped
+
+    def gradient(**changes: Any) -> Tensor:
+        config = tiny(variant={"name": "dsa", "count": 4}, model__depth=1, **changes)
+        trainer = Trainer(config, group=Group(), folder=None, device=torch.device("cpu"), report=lambda step, metrics: False)
+        scaler = LossScaler(config.train.precision, torch.device("cpu"))
+        feed = Prefetcher(trainer.task, config, group=Group(), device=torch.device("cpu"))
+        context: Any = {"task": trainer.task, "config": config, "device": torch.device("cpu"), "group": Group()}
+        backward(trainer.model, feed.take(0), None, scaler=scaler, **context)
+        (key,) = (p for name, p in trainer.model.named_parameters() if name.endswith("indexer.key.weight"))
+        assert key.grad is not None
+        return key.grad / scaler.scale(torch.ones(()))
+
+    whole, other = gradient(), gradient(**changes)
+    assert (other - whole).norm() < rel * whole.norm()
