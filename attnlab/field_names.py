@@ -118,8 +118,15 @@ def find_ours(name: str, names: Iterable[str]) -> str | None:
     """Return the one of ``names``, which may be dotted, that is ``name`` in another spelling or attnlab's name for it."""
     folded, names = fold(name), list(names)
     same = [known for known in names if fold(known) == folded]
-    ours = [known for own, _ in _OURS.get(folded, ()) for known in names if known.rpartition(".")[2] == own]
+    entries = [own for own, line in _OURS.get(folded, ()) if _is_among(own, line, names)]
+    ours = [known for own in entries for known in names if known.rpartition(".")[2] == own]
     return next(iter([*same, *ours]), None)
+
+
+def _is_among(own: str, line: str, names: list[str]) -> bool:
+    """Return False for the name of another kind, as position ``none`` among the variants, one of which is ``none``."""
+    keys = {name: [key.partition(":")[0] for other, key in _NAMES if other == name] for name, _ in _NAMES}
+    return len(keys[own]) == 1 or any(line.partition(":")[0] in keys[name] for name in names if name != own and name in keys)
 
 
 def with_options(name: str, ours: str) -> str:

@@ -43,6 +43,8 @@ ENTRIES = [(name, stated, aliases.split()) for (name, stated), aliases in field_
         (VARIANTS, "gqa", "kv_heads, count"),
         (VARIANTS, "swa", "window, size"),
         (VARIANTS, "rope", "position: rotary"),
+        (VARIANTS, "NoPE", "position: none"),
+        (VARIANTS, "identity", "'none'"),
         (VARIANTS, "ALiBi", "'alibi' is a position scheme"),
         (VARIANTS, "Narrow", "did you mean 'narrow'"),  # and not the component of this name
         (COMPONENTS, "mqa", "'{name: kv_heads, count: 1}'"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.cost_metrics import COST_METRICS
-from attnlab.config.axes import LAYERS
+from attnlab.config.axes import LAYERS, Label
 from attnlab.config.paths import NAMED, check_path, check_value
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
@@ -83,6 +83,12 @@ def _settings_of_level(level: dict[str, Any], loc: Loc) -> Iterator[FieldSetting
             yield from (FieldSetting(f"{key}.{name}", inner, (*loc, key, name)) for name, inner in value.items())
         else:
             yield FieldSetting(key, value, (*loc, key))
+
+
+def level_settings(study: StudyConfig, axis: str, level: Label) -> list[FieldSetting]:
+    """Return the fields that a level sets on an axis with named levels; none on other axes."""
+    levels = study.grid[axis]
+    return field_settings(study, axis, list(levels).index(str(level))) if isinstance(levels, dict) else []
 
 
 def paths_of_axis(study: StudyConfig, axis: str, *, added: bool = True) -> dict[str, Loc]:

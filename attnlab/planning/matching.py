@@ -15,7 +15,7 @@ from typing import Any
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import text
 from attnlab.config.grid import CellConfig
-from attnlab.config.levels import paths_of_axis
+from attnlab.config.levels import level_settings, paths_of_axis
 from attnlab.config.paths import check_path
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
@@ -128,8 +128,11 @@ class _Matching:
             raise UserError(f"match: expected one of {', '.join(MATCHABLE)}{options}, got {by}", self._place)
         if by == "model.ff_mult" and not value:
             raise UserError("match: expected another field in 'by', for example model.dim: model.ff_mult is 0", self._place)
-        axes = {path for axis in self.study.grid for path in paths_of_axis(self.study, axis)}
-        for part, fields in (("grid", axes), ("search.space", self.study.search.space if self.study.search else {})):
+        lists = {
+            path for axis, of in self.study.grid.items() if isinstance(of, list) for path in paths_of_axis(self.study, axis)
+        }
+        own = {setting.path for axis in self.study.grid for setting in level_settings(self.study, axis, self.cell.axes[axis])}
+        for part, fields in (("grid", lists | own), ("search.space", self.study.search.space if self.study.search else {})):
             if by in fields:
                 raise UserError(f"match: expected a field to adjust, but {part} sets {by} already", self._place)
         return value

@@ -16,7 +16,7 @@ from attnlab.config.axes import LAYERS, Label, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test
 from attnlab.config.grid import CellConfig
-from attnlab.config.levels import FieldSetting, field_settings
+from attnlab.config.levels import field_settings, level_settings
 from attnlab.config.paths import split_stage
 from attnlab.config.run import ModelConfig, TrainConfig
 from attnlab.config.study import StudyConfig
@@ -257,7 +257,7 @@ def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:
             )
         return
     axes = [axis for axis in cell.axes if axis != study.over_axis and cell.axes[axis] != base.axes[axis]]
-    own, other = ({s.path: s for axis in axes for s in _level_settings(study, axis, of)} for of in (cell, base))
+    own, other = ({s.path: s for axis in axes for s in level_settings(study, axis, of.axes[axis])} for of in (cell, base))
     private = [path for path in {**own, **other} if split_stage(path)[1] in TRAINING]
     # A stage keeps the options that the level of its baseline writes out, unless its own level sets others.
     subjects = [path for path in {**own, **other} if path not in private and (path in own or not split_stage(path)[0])]
@@ -269,22 +269,16 @@ def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:
 
 
 def _on_rates(cells: Sequence[Cell], cell: Cell, base: Cell) -> Iterator[str]:
-    """Yield a note on a baseline with another optimizer, of which fewer learning rates are tried."""
-    optimizer, other = (of.config.train.optimizer for of in (cell, base))
-    if optimizer != other:
-        configs = [of.config for of in cells if of.refusal is None]
-        rates, others = ({c.train.lr for c in configs if c.train.optimizer == name} for name in (optimizer, other))
-        if len(others) < len(rates):
-            yield (
-                f"compared with {base.name!r}, although {other.label} is tried at {count(len(others), 'learning rate')} and "
-                f"{optimizer.label} at {len(rates)}: try as many with both, for example with sweep: {{train.lr: [...]}}"
-            )
-
-
-def _level_settings(study: StudyConfig, axis: str, cell: Cell) -> list[FieldSetting]:
-    """Return the fields that the level of a cell sets on an axis with named levels; none on other axes."""
-    levels = study.grid[axis]
-    return field_settings(study, axis, list(levels).index(str(cell.axes[axis]))) if isinstance(levels, dict) else []
+    """Yield a note on two optimizers of which the one of the baseline, or AdamW, is tried at fewer learning rates."""
+    optimizers = [of.config.train.optimizer for of in (cell, base)]
+    configs = [of.config for of in cells if of.refusal is None]
+    rates = [len({c.train.lr for c in configs if c.train.optimizer == optimizer}) for optimizer in optimizers]
+    (fewer, few), (more, many) = sorted(zip(rates, optimizers, strict=True), key=lambda tried: tried[0])
+    if fewer < more and (few == optimizers[1] or few.name == "adamw"):
+        yield (
+            f"compared with {base.name!r}, although {few.label} is tried at {count(fewer, 'learning rate')} and {many.label} "
+            f"at {more}: try as many with both, for example with sweep: {{train.lr: [...]}}"
+        )
 
 
 def _changes(cell: Cell, base: Cell, paths: Sequence[str]) -> str:

@@ -56,6 +56,14 @@ ADAMW, MUON = {"train.optimizer": "adamw"}, {"train.optimizer": "muon"}
             {"lr": [1e-3, 3e-3], "skip": [{"where": {**ADAMW, "train.lr": 3e-3}, "because": "slow"}]},
             ["'optimizer=muon lr=0.001'"],
         ),
+        (
+            {
+                "lr": [1e-3, 3e-3],
+                "skip": [{"where": {**ADAMW, "train.lr": 3e-3}, "because": "slow"}],
+                "baseline": {"train.optimizer": "muon"},
+            },
+            ["'optimizer=adamw lr=0.001'", "adamw is tried at 1 learning rate and muon at 2"],
+        ),
         ({"lr": [1e-3, 3e-3]}, []),
         ({"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}}, []),
     ],
@@ -64,7 +72,7 @@ def test_a_baseline_with_fewer_learning_rates_than_its_rival_is_noted(parts: dic
     levels, rates = parts.pop("levels", None), parts.pop("lr", None)
     if levels is None:
         axes = {"train.optimizer": ["adamw", "muon"], **({"train.lr": rates} if rates else {})}
-        parts |= {"grid": axes, "baseline": {"train.optimizer": "adamw"}}
+        parts = {"grid": axes, "baseline": {"train.optimizer": "adamw"}, **parts}
     notes = [note for note in notes_of(levels, base={"variant": "dense"}, **parts) if "learning rate" in note]
     assert len(notes) == bool(noted)
     assert all(name in note for name in noted for note in notes)

@@ -175,3 +175,17 @@ def test_an_option_is_matched_within_the_length() -> None:
     assert default.matched.startswith("variant.stride 16 becomes "), "an option that is not written out has its default"
     wide = planned(grid={"variant": ["wide", option()]}, baseline={"variant": "wide"}).cells[1]
     assert wide.refusal is not None and "at 32" in wide.refusal, "no stride beyond the length is tried"
+
+
+def test_a_field_that_another_level_sets_can_be_adjusted() -> None:
+    levels = {
+        "plain": {"variant": "dense"},
+        "sandwich": {"variant": {"name": "dense", "match": "params"}, "model.norm": "sandwich"},
+        "bare": {"variant": {"name": "dense", "match": {"cost": "params", "by": "model.dim"}}, "model.ff_mult": 0},
+    }
+    plain, *matched = planned(grid={"block": levels}, baseline={"block": "plain"}).cells
+    for cell in matched:
+        assert cell.parameters == pytest.approx(plain.parameters, rel=0.01) and cell.matched is not None
+    own = {**levels, "bare": {"variant": {"name": "dense", "match": "params"}, "model.ff_mult": 2}}
+    with pytest.raises(UserError, match="grid sets model.ff_mult already"):
+        planned(grid={"block": own}, baseline={"block": "plain"})
