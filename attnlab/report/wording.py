@@ -230,7 +230,7 @@ def describe_reason(verdict: Verdict) -> str:
         case Reason.EXACT_TEST:
             text = "the exact test is not significant"
         case Reason.NO_SIGNIFICANT_RESULT:
-            text = f"{verdict.pairs} seeds cannot decide"
+            text = f"{count(verdict.pairs, 'seed')} cannot decide"
             text += f", {verdict.needed} or more can" if verdict.needed is not None else ""
         case Reason.NO_SHARED_SEED:
             return "no seed in common with the baseline"

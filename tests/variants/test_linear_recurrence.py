@@ -401,7 +401,8 @@ def test_padding_anywhere_leaves_the_state_as_it_is(name: str, options: dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "position"), [*((*case, None) for case in [*OPTIONS, *TWO_POINTS]), ("retention", {}, "rotary")]
+    ("name", "options", "position"),
+    [*((*case, None) for case in [*OPTIONS, *CONVOLVED, *TWO_POINTS]), ("retention", {}, "rotary")],
 )
 def test_a_state_of_constant_size_continues_a_sequence(name: str, options: dict[str, Any], position: str | None) -> None:
     """Parts of any length, one of them longer than a chunk, give the outputs of the whole sequence, with padding as well."""

@@ -50,9 +50,9 @@ class StateRecall(Diagnostic):
         if pointers > bits:
             raise UserError(f"pointers: expected at most {bits}, the number of addresses, got {pointers}")
         self.swaps = length - bits - 2 * pointers - 1
-        if self.swaps < 1:
-            least = f"{bits + 2 * pointers + 2} = {bits} + 2 x {pointers} + 2"
-            raise UserError(f"length: expected at least {least}, for bits, pointers, queries and a swap, got {length}")
+        if self.swaps < 2:  # the last swap alone decides the answer where there is one
+            least = f"{bits + 2 * pointers + 3} = {bits} + 2 x {pointers} + 3"
+            raise UserError(f"length: expected at least {least}, for bits, pointers, queries and two swaps, got {length}")
         self.pairs = list(combinations(range(pointers), 2))
         # Tokens: 0 and 1, the answers; an address with its bit; a pointer with its address; a swap, or none; a query.
         self.first_pointer = 2 + 2 * bits

@@ -213,7 +213,7 @@ def test_evaluation_rows_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None
         ("listops", {"arguments": 1}, "arguments at least 2"),
         ("listops", {"depth": 0}, "depth at least 1"),
         ("sparse_flip_flop", {"test_ignore": 0.8}, "test_ignore above ignore 0.8"),
-        ("state_recall", {"length": 27}, "length 28 = 16 + 2 x 5 + 2 27"),
+        ("state_recall", {"length": 28}, "length 29 = 16 + 2 x 5 + 3 two swaps 28"),
         ("state_recall", {"bits": 4}, "pointers at most 4 5"),
         ("state_recall", {"pointers": 2}, "pointers at least 3"),
     ],
