@@ -15,6 +15,7 @@ import pytest
 
 from attnlab.extras.profile.results import LR
 from attnlab.extras.profile.write import load_profile
+from attnlab.tasks.diagnostics.state_recall import StateRecall
 from tests.documentation.committed_tables import (
     BERT,
     COMPONENTS,
@@ -277,10 +278,11 @@ CLAIMS = [
         DIAGNOSTICS,
         "with # bits and # pointers, two blocks of `delta` with negative eigenvalues solve `state_recall` with # of # seeds, "
         "one such block and one of attention with # of #, and two of attention with # of #: it knows the bits under the "
-        "pointers, not which pointer has which, and scores #,",
+        "pointers, not which pointer has which, and scores #, where chance is #.",
         lambda: (
             *(8, 3, *recalled_state(8, 3, "recurrence"), *recalled_state(8, 3, "hybrid"), *recalled_state(8, 3, "attention")),
             value("state-recall-cpu", "state_recall bits=8 pointers=3 length=19 attention", "accuracy")[0],
+            StateRecall(bits=8, pointers=3, length=19).chance(),
         ),
     ),
     Claim(
