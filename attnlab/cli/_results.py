@@ -38,7 +38,8 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         print()
         print_text(f"warning: {chosen}")
     for part, of_task in tables:
-        _print_table(result, of_task, part)
+        if of_task:  # none of a task that `--only` leaves out
+            _print_table(result, of_task, part)
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
         where = " in the cells that were run" if compared.selection.not_run else " in all cells"
         print(f"state: completed{where if len(cells) > 1 else ''}")

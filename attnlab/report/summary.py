@@ -383,7 +383,7 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         missing = f"has {spec.metric}" if any(RunState.COMPLETED in cell.states for cell in cells) else "has completed"
         states = "; ".join(f"{cell.name}: {cell.outcome}" for cell in cells[:MAX_NAMED])
         more = "; ..." if len(cells) > MAX_NAMED else ""
-        return Summary([], [f"{states}{more}."], plain=[f"No run {missing}, so there is no result yet."])
+        return Summary([], [f"{states}{more}."] if cells else [], plain=[f"No run {missing}, so there is no result yet."])
     if spec.baseline:
         return _without_baseline_pairs(cells, spec)
     if len({cell.test for cell in completed}) > 1:

@@ -283,6 +283,18 @@ def test_words_of_a_table_stay_whole() -> None:
     assert word in text and max(map(len, text.splitlines())) <= 50
 
 
+def test_a_part_of_a_study_with_several_tasks_has_the_table_of_its_task(here: Path, capsys: Out) -> None:
+    text = STUDY.partition("grid:")[0].replace("  task: {name: pydocs, length: 17}\n", "")
+    tasks = "grid:\n  variant: [dense, no_wo]\n  task: [{name: copy, length: 8}, {name: parity, length: 8}]\n"
+    (here / "tasks.yaml").write_text(f"{text}{tasks}seeds: [0]\nestimand: mean\n")
+    assert main.main(["run", "tasks.yaml", "--only", "task=parity length=8", "--no-reference-scores"]) == 0
+    out = capsys.readouterr().out
+    assert "tiny, parity length=8" in out and "tiny, copy length=8" not in out
+    assert "Planned and not run: " in out
+    page = (here / "reports/tiny/README.md").read_text()
+    assert "so there is no result yet." in page and "yet. ." not in page
+
+
 @pytest.mark.parametrize(("tty", "no_color", "styled"), [(True, "", True), (True, "1", False), (False, "", False)])
 def test_verdicts_have_colors_on_a_terminal_only(
     tty: bool, no_color: str, styled: bool, monkeypatch: pytest.MonkeyPatch, capsys: Out

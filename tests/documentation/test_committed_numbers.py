@@ -708,6 +708,7 @@ def test_the_trainings_of_profiles_in_the_page_on_diagnostics_are_those_of_the_r
 MAD = {
     "recall": "noisy_recall noise=0 pairs=8 keys=8 length=128",
     "recall with noise": "noisy_recall noise=0.2 pairs=8 keys=8 length=128",
+    "selective copy": "selective_copy tokens=16 length=256",
     "compression": "compression tokens=32 symbols=16",
     "fuzzy recall": "fuzzy_recall pairs=12 key_size=3 value_size=3 symbols=8 values=12",
     "memorisation": "memorisation keys=128 length=32",

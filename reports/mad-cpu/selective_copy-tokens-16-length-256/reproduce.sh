@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the report of the study mad-cpu again. Run it in an empty folder or a checkout.
-git checkout 5b0b322d535b
+git checkout 48a2b2036e4a
 mkdir -p ablations
 cat > ablations/mad-cpu.yaml <<'END_OF_STUDY_FILE'
 # yaml-language-server: $schema=study.schema.json
@@ -30,5 +30,5 @@ grid:
 estimand: mean
 seeds: 0-2
 END_OF_STUDY_FILE
-attnlab run ablations/mad-cpu.yaml --workers 2 --no-report
+attnlab run ablations/mad-cpu.yaml --only 'task=selective_copy tokens=16 length=256' --workers 1 --no-report
 attnlab report mad-cpu
