@@ -70,7 +70,7 @@ def nothing(rows: Rows) -> Summary:
 
 
 FIRST = Step("first", "First", SOON, first_cases, nothing)
-HANGING = Step("hanging", "Hanging", 4.0, hanging_cases, nothing)
+HANGING = Step("hanging", "Hanging", 10.0, hanging_cases, nothing)
 LAST = Step("last", "Last", SOON, many_cases, nothing, processes=2)
 
 
