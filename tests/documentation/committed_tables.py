@@ -358,6 +358,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
     DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]", "The learning rate sometimes", "## Predictive"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
+    "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
 STUDIES = {  # study -> the folder of its report

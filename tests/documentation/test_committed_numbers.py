@@ -96,6 +96,14 @@ WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eigh
 
 CLAIMS = [
     # ---- comments of studies
+    Claim(
+        "docs/tutorials.md",
+        "BLEU # with one vector and # with attention for a recurrent encoder-decoder, # and # for a transformer",
+        lambda: [
+            value("one-vector-cpu", cell, "bleu")[0]
+            for cell in ("gru_vector", "gru_attention", "transformer_vector", "transformer")
+        ],
+    ),
     Claim(BERT, "# pre-trainings cost", lambda: ((runs(BERT)["phase"] == "stage").sum() / runs(BERT)["seed"].nunique(),)),
     Claim(BERT, "the same FLOPs within # %", lambda: (-(-stages_within() // 1),)),
     Claim(BERT, "# runs, of which # are pre-trainings", lambda: (len(runs(BERT)), (runs(BERT)["phase"] == "stage").sum())),
