@@ -125,8 +125,10 @@ def find_ours(name: str, names: Iterable[str]) -> str | None:
 
 def _is_among(own: str, line: str, names: list[str]) -> bool:
     """Return False for the name of another kind, as position ``none`` among the variants, one of which is ``none``."""
-    keys = {name: [key.partition(":")[0] for other, key in _NAMES if other == name] for name, _ in _NAMES}
-    return len(keys[own]) == 1 or any(line.partition(":")[0] in keys[name] for name in names if name != own and name in keys)
+    kinds: dict[str, set[str]] = {}
+    for other, stated in _NAMES:
+        kinds.setdefault(other, set()).add(stated.partition(":")[0])
+    return len(kinds[own]) == 1 or any(line.partition(":")[0] in kinds.get(name, ()) for name in names if name != own)
 
 
 def with_options(name: str, ours: str) -> str:

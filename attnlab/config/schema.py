@@ -30,6 +30,7 @@ def json_schema() -> dict[str, Any]:
     axes = _axes(fields, definitions)
     fields["machine"] = {"anyOf": [{"const": "auto"}, fields["machine"]]}
     axes["machine"] = _axis(fields["machine"])
+    study["properties"]["grid"]["properties"] = {LAYERS: True}  # its levels are lists, not mappings as of other axes
     training = {"base": {**part, "default": {}}, "grid": {"type": "object", "properties": axes}}
     study |= {"if": {"required": ["command"]}, "then": _of_commands(), "else": {"properties": training}}
     study["properties"]["over"]["anyOf"][0] |= {"properties": axes}

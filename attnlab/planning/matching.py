@@ -128,11 +128,13 @@ class _Matching:
             raise UserError(f"match: expected one of {', '.join(MATCHABLE)}{options}, got {by}", self._place)
         if by == "model.ff_mult" and not value:
             raise UserError("match: expected another field in 'by', for example model.dim: model.ff_mult is 0", self._place)
-        lists = {
-            path for axis, of in self.study.grid.items() if isinstance(of, list) for path in paths_of_axis(self.study, axis)
-        }
-        own = {setting.path for axis in self.study.grid for setting in level_settings(self.study, axis, self.cell.axes[axis])}
-        for part, fields in (("grid", lists | own), ("search.space", self.study.search.space if self.study.search else {})):
+        own: set[str] = set()  # what the levels of this cell set; other levels may set the field
+        for axis, levels in self.study.grid.items():
+            if isinstance(levels, list):
+                own |= {*paths_of_axis(self.study, axis)}
+            else:
+                own |= {setting.path for setting in level_settings(self.study, axis, self.cell.axes[axis])}
+        for part, fields in (("grid", own), ("search.space", self.study.search.space if self.study.search else {})):
             if by in fields:
                 raise UserError(f"match: expected a field to adjust, but {part} sets {by} already", self._place)
         return value

@@ -62,6 +62,14 @@ def test_the_schema_is_one_and_accepts_a_study_without_mistakes(schema: dict[str
     assert mistakes(STUDY, schema) == []
 
 
+def test_named_patterns_of_layers_are_checked(schema: dict[str, Any]) -> None:
+    patterns: dict[str, Any] = {"hybrid": ["gru", {"name": "dense", "position": "rotary"}], "full": ["dense"]}
+    study: dict[str, Any] = {"study": "s", "base": {"task": "pydocs"}, "grid": {"model.layers": patterns}, "seeds": [0]}
+    assert mistakes(study, schema) == []
+    patterns["full"] = ["dens"]
+    assert mistakes(study, schema) == [["grid", "model.layers"]]
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

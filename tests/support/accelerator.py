@@ -24,15 +24,10 @@ from attnlab.registry import COMPONENTS, POSITIONS, VARIANTS
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.variants.dense import Dense
+from tests.components.test_backends import OPTIONS
 from tests.support.small_runs import Reviews, tiny
 
 NAME = "fake"
-COMPONENT_OPTIONS: dict[str, dict[str, Any]] = {
-    "window": {"size": 5},
-    "moba": {"size": 3, "count": 2},
-    "kv_heads": {"count": 1},
-    "softcap": {"cap": 1.5},
-}
 AXES: tuple[dict[str, Any], ...] = (
     *({"model__norm": norm} for norm in ("post", "sandwich", "after")),
     *({"model__norm_type": kind} for kind in ("rms", "dyt")),
@@ -67,7 +62,7 @@ def cases() -> Iterator[Case]:
     for position in POSITIONS.names():
         yield f"dense, {position}", {"variant": "dense", "position": position}, text
     for name in COMPONENTS.names():
-        component = {"name": name, **COMPONENT_OPTIONS.get(name, {})}
+        component = {"name": name, **OPTIONS.get(name, {})}
         yield f"dense with {name}", {"variant": {"name": "dense", WITH: [component]}}, text
     for changes in AXES:
         yield str(changes), changes, text
