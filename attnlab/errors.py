@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from attnlab._util.text import escape_controls
 from attnlab.field_names import find_ours, stated_as, with_options
+from attnlab.removed import REMOVED
 
 LONGEST = 4_000  # characters of a line
 SIMILARITY = 0.65  # smallest difflib ratio of a suggested name; unrelated names reach 0.5 ("einsum" for "nosuch")
@@ -42,13 +43,16 @@ def one_line(text: str) -> str:
 def nearest(name: str, names: Iterable[str], *, anywhere: bool = False) -> str:
     """Return ``" (did you mean 'x'?)"`` with the one of `names` that was probably meant, or ``""`` if none is similar enough.
 
-    It is the same name in another case, attnlab's name for a name of the field (``rotary`` for ``RoPE``), or the most similar.
+    A name that an earlier version had is answered with what replaced it. Otherwise it is the same name in another case,
+    attnlab's name for a name of the field (``rotary`` for ``RoPE``), or the most similar.
 
     Args:
         anywhere: a name of the field that has its place elsewhere in a study is answered with that place, as in
             ``position: rotary``.
     """
     name, names = str(name), list(names)
+    if name in REMOVED:
+        return f" (removed in 0.9: {REMOVED[name]})"
     ours = find_ours(name, names)
     meant = with_options(name, ours) if ours else stated_as(name) if anywhere else None
     if meant is None:

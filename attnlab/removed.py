@@ -1,0 +1,5 @@
+"""Keys, verbs and options that 0.9 removed, with what to write instead. The table goes with 1.0."""
+
+# The name as a person types it (a key without its section, a verb, an option with its dashes) and the end of the
+# sentence "removed in 0.9: ...".
+REMOVED: dict[str, str] = {}
