@@ -11,7 +11,7 @@ from docgen.links import ROOT
 
 SOURCE, SITE = ROOT / "build" / "docs", ROOT / "site"
 HOME = ("Tutorial <tutorial>", "how-to/index", "studies/index", "concepts/index", "gallery/index")  # the sections of the site
-HOME += ("Results <reports/index>", "reference/index")
+HOME += ("Results <reports/index>", "reference/index", "Scope <scope>")
 GENERATED = {  # file of the repository that each page would be -> its text
     "docs/gallery/README.md": gallery.index,
     "docs/gallery/variants.md": gallery.variants,

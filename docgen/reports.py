@@ -1,5 +1,6 @@
 """The committed reports with their HTML pages, which the repository does not hold: they are rendered from stored results."""
 
+import os
 import shutil
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,15 @@ def write(folder: Path) -> None:
     write_page(folder / "claims", cases)
     for path in folder.rglob("*.md"):
         path.unlink()
+    for page in folder.rglob("index.html"):
+        _lead_back(page, site=folder.parent)
+
+
+def _lead_back(page: Path, *, site: Path) -> None:
+    """Put links to the home page and to the list of results at the top of a report, which is otherwise no page of the site."""
+    up = os.path.relpath(site, page.parent)
+    links = f'<p><a href="{up}/index.html">attnlab</a> / <a href="{up}/reports/index.html">Results</a></p>'
+    page.write_text(page.read_text(encoding="utf-8").replace("<h1>", f"{links}\n<h1>", 1), encoding="utf-8")
 
 
 def unrendered() -> list[str]:
