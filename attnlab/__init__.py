@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from attnlab.extras.profile.make import profile
+    from attnlab.planning.plan import plan
     from attnlab.registry import (
         register_analysis,
         register_component,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     )
     from attnlab.report.result import Result, run, verdicts
     from attnlab.report.write import write_report
-    from attnlab.study.plan import plan
     from attnlab.testing.dispatch import check
     from attnlab.tracking.artifacts import load_items
     from attnlab.tracking.runs import load_curves, load_runs
@@ -78,7 +78,7 @@ __all__ = [
 _LAZY = {
     "TrainedModel": "attnlab.trained.model",
     "load_model": "attnlab.trained.model",
-    "plan": "attnlab.study.plan",
+    "plan": "attnlab.planning.plan",
     "profile": "attnlab.extras.profile.make",
     "run": "attnlab.report.result",
     "verdicts": "attnlab.report.result",

@@ -226,14 +226,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 @pytest.fixture
-def fast_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans are made as on a processor that runs bf16 products twice as fast as fp32 ones, whichever this one is."""
-    from attnlab.nn import processor
-
-    monkeypatch.setattr(processor, "half_speedup", lambda matmul_precision, precision: 2.0)
-
-
-@pytest.fixture
 def small_reviews(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of few reviews in place of IMDb's."""
     from attnlab.tasks import archives, corpora, imdb

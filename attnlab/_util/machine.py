@@ -121,11 +121,6 @@ class KeptMemory:
         self._most = max(MAX_RESIDENT, resident_memory() + MAX_KEPT)
 
 
-def room_for_kept() -> int:
-    """Return the bytes of freed buffers that `KeptMemory` lets this process keep beyond its present size."""
-    return max(0, MAX_RESIDENT - resident_memory())
-
-
 def oom_kills() -> int:
     """Return the number of processes that the out-of-memory killer has ended, in this container or else on the machine."""
     for path in (CGROUP / "memory.events", Path("/proc/vmstat")):

@@ -140,7 +140,7 @@ def study_sets(arguments: Namespace) -> dict[str, Any]:
 
 def plan_study(arguments: Namespace) -> Plan:
     """Return the plan of the study file, with `--set`, `--seeds` and `--only` applied."""
-    from attnlab.study.plan import plan
+    from attnlab.planning.plan import plan
 
     sets, only = study_sets(arguments), parse_only(arguments.only)
     with DelayedProgress() as progress:

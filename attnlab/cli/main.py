@@ -56,6 +56,7 @@ VERBS = Plugins(
         "schema": "attnlab.cli.schema",
         "check": "attnlab.cli.check",
         "bench": "attnlab.extras.bench.cli",
+        "tune": "attnlab.extras.tune",
         "gpu-check": "attnlab.extras.gpu_check.cli",
         "profile": "attnlab.extras.profile.cli",
         "claims": "attnlab.extras.claims.cli",

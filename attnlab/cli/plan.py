@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.study.verdict_time import Pace
+    from attnlab.tracking.client import Record
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
 DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "--tflops",
         type=_rate,
         metavar="X",
-        help="TFLOP/s for time estimates (default: measured on training steps or matrix products)",
+        help="a rate of training in TFLOP/s, with which the plan states the time of a run",
     )
     parser.add_argument("--memory", action="store_true", help="estimate the peak memory on CUDA (default: only for CUDA cells)")
     parser.add_argument(
@@ -72,34 +72,27 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     """Print a row per cell, the totals, and the cells that are left out.
 
     Args:
-        tflops: the rate that converts FLOPs to time, in TFLOP/s; default: from the steps that an earlier run measured, or
-            the rate of matrix products on the study's device.
+        tflops: the rate that converts FLOPs to time, in TFLOP/s; None: no time.
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """
-    from attnlab.cli._plan_parts import print_command_time, print_commands, print_files, print_verdict_time
+    from attnlab.cli._plan_parts import print_commands, print_files
     from attnlab.cli._study import print_omissions
     from attnlab.planning.costs import cuda_peaks, memory_notes, requests_cuda
-    from attnlab.study.verdict_time import estimate_pace
 
     if plan.study.command is not None:
         print_commands(plan, each=each)
         _print_finished(plan)
-        print_command_time(plan)
         _print_estimand(plan)
         print_omissions(plan, each=each)
         return
-    pace = estimate_pace(plan, tflops)
     with DelayedProgress() as progress:
         cells = [cell for cell in (*plan.stages, *plan.cells) if memory or requests_cuda(cell)]
         peaks = cuda_peaks(cells, progress=progress)
-    _print_cells(plan, rate=pace.tflops, peaks=peaks)
-    total = f"{plan.train_flops / 1e15:.4g} PFLOP, {format_duration(plan.train_flops / pace.tflops / pace.workers / 1e12)}"
-    at_a_time = f", {pace.workers} runs at a time" if pace.workers > 1 else ""
-    print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {total} in total{at_a_time}.")
-    _print_most_seeds(plan, pace)
+    _print_cells(plan, rate=tflops, peaks=peaks)
+    print_text(f"{count(plan.total, 'run')} ({_runs_per_cell(plan)}): {_cost(plan, tflops)} in total.")
+    _print_most_seeds(plan, tflops)
     _print_finished(plan)
-    print_text(f"Time: training only, at {pace.tflops:.3g} TFLOP/s, {pace.source}.")
     for sizes in dict.fromkeys(cell.data_sizes for cell in plan.cells if cell.data_sizes):
         print_text(f"Data: {sizes}.")
     _print_evaluation(plan)
@@ -118,13 +111,18 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     _print_design(plan)
     _print_sweep(plan)
     _print_estimand(plan)
-    print_verdict_time(plan, pace)
     print_omissions(plan, each=each)
     for note in memory_notes(plan.cells, peaks):
         print_text(f"note: {note}")
 
 
-def _print_most_seeds(plan: Plan, pace: Pace) -> None:
+def _cost(plan: Plan, tflops: float | None) -> str:
+    """Return the FLOPs of all runs, and the time that they take one after the other at a rate."""
+    time = f", {format_duration(plan.train_flops / tflops / 1e12)} of training" if tflops else ""
+    return f"{plan.train_flops / 1e15:.4g} PFLOP{time}"
+
+
+def _print_most_seeds(plan: Plan, tflops: float | None) -> None:
     """Print the cost of a study that adds seeds until its verdicts are conclusive."""
     most = plan.study.max_seeds
     if most is None:
@@ -132,12 +130,13 @@ def _print_most_seeds(plan: Plan, pace: Pace) -> None:
     from attnlab.study.adaptive import with_seeds
 
     whole = with_seeds(plan, list(range(most)))
-    time = format_duration(whole.train_flops / pace.tflops / pace.workers / 1e12)
     added_to = "all cells while a comparison is inconclusive" if plan.study.sweep else "inconclusive comparisons"
-    print_text(f"Seeds are added to {added_to}, up to {most} per cell: at most {count(whole.total, 'run')}, {time}.")
+    print_text(
+        f"Seeds are added to {added_to}, up to {most} per cell: at most {count(whole.total, 'run')}, {_cost(whole, tflops)}."
+    )
 
 
-def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -> None:
+def _print_cells(plan: Plan, *, rate: float | None, peaks: Mapping[str, float | str]) -> None:
     """Print a row for each cell that is not refused or has an estimate of its memory; shared values once, below the table."""
     headings = ["cell", "parameters", "attention", "PFLOP/run", "time/run", "CUDA peak", "cache", "state", "backend"]
     shown = [cell for cell in (*plan.stages, *plan.cells) if cell.refusal is None or cell.name in peaks]
@@ -148,7 +147,7 @@ def _print_cells(plan: Plan, *, rate: float, peaks: Mapping[str, float | str]) -
             f"{cell.parameters:,}" if cell.parameters is not None else "",
             f"{cell.attention_parameters:,}" if cell.attention_parameters is not None else "",
             f"{cell.train_flops / 1e15:.4g}" if cell.train_flops is not None else "",
-            format_duration(cell.train_flops / rate / 1e12) if cell.train_flops is not None else "",
+            format_duration(cell.train_flops / rate / 1e12) if rate and cell.train_flops is not None else "",
             _format_peak(peaks.get(cell.name)),
             *decoding,
             cell.config.backend if cell.refusal is None else "",
@@ -185,10 +184,23 @@ def _print_finished(plan: Plan) -> None:
         return
     if finished:
         print_text(f"Finished runs: {len(finished)} of {plan.total}; they are not trained again.")
+        _print_time_left(plan, finished)
         for warning in search_warnings(plan, list(finished.values())):
             print_text(f"note: {warning}")
     elif stored := count_stored_results(plan):
         print_text(f"Finished under another study's name: {stored} of {plan.total} runs; they are not trained again.")
+
+
+def _print_time_left(plan: Plan, finished: Mapping[str, Record]) -> None:
+    """Print the time of the runs that are left, from the mean time of the finished ones."""
+    seconds = [(record.info.end_time - record.info.start_time) / 1000 for record in finished.values()]
+    left = plan.total - len(finished)
+    if seconds and left > 0:
+        mean = sum(seconds) / len(seconds)
+        print_text(
+            f"Time: {format_duration(left * mean)} for the {count(left, 'run')} left, one at a time, at "
+            f"{format_duration(mean)} a run, the mean of the finished ones."
+        )
 
 
 def _print_evaluation(plan: Plan) -> None:

@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.config.paths import assignment
     from attnlab.config.study import StudyConfig
-    from attnlab.study.plan import plan
+    from attnlab.planning.plan import plan
 
     assignments = parse_sets(arguments.assignments)
     study_keys = {key: value for key, value in assignments.items() if key in StudyConfig.model_fields}

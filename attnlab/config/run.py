@@ -50,7 +50,6 @@ ADDED = {
     ("train", "cautious_decay"): False,
 }
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
-AUTO_MACHINE = {"matmul_precision": "auto", "reuse_memory": "auto"}  # ``machine: auto``
 # Of tasks: ``data`` identifies the content, so their folders do not count.
 FILE_OPTIONS = ("path", "valid", "test", "source", "target", "valid_source", "valid_target", "test_source", "test_target")
 
@@ -104,8 +103,7 @@ class TrainConfig(Section):
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")
     precision: Literal["fp32", "bf16", "fp16", "auto"] = Field(
         default="fp32",
-        description="fp16: with loss scaling; auto: bf16 on CUDA, and on a CPU when training steps are measured to be faster; "
-        "fp32 when a cell does not support bf16",
+        description="fp16: with loss scaling; auto: bf16 on a device that has instructions for it, else fp32",
     )
     compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
     eval_every: Count | None = Field(
@@ -321,45 +319,22 @@ class EvaluateConfig(Section):
 
 
 class MachineConfig(Section):
-    """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it.
-
-    ``machine: auto`` is short for ``{matmul_precision: auto, reuse_memory: auto}``.
-    """
+    """The machine that a run uses. Part of the fingerprint: speed, memory and the last bits depend on it."""
 
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
     threads: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         default=None,
-        description="CPU threads; null: all threads of the machine, divided among the workers, the same in all runs of a study",
+        description="CPU threads; null: one for a small model, else all threads of the machine, divided among the workers; the "
+        "same in all runs of a study",
     )
-    matmul_precision: Literal["highest", "high", "medium", "auto"] = Field(
+    matmul_precision: Literal["highest", "high", "medium"] = Field(
         default="highest",
-        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA or in cuDNN; high, medium: TF32; auto: "
-        "medium on a CPU when the plan measures that it is faster and as exact",
+        description="torch.set_float32_matmul_precision; highest: no TF32 on CUDA or in cuDNN; high, medium: TF32",
     )
-    reuse_memory: bool | Literal["auto"] = Field(
-        default=False,
-        description="keep freed buffers in the process (glibc mallopt); auto: true on a CPU, unless the plan measures steps "
-        "that are more than 10 % slower",
-    )
+    reuse_memory: bool = Field(default=False, description="keep freed buffers in the process (glibc mallopt)")
     processes_per_run: Count = Field(
         default=1, description="data-parallel processes per run, each with a share of the batch and a separate CUDA device"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _auto(cls, value: Any) -> Any:
-        if value == "auto":
-            return dict(AUTO_MACHINE)
-        if not isinstance(value, dict | MachineConfig):
-            raise expected("'auto', or a mapping of keys such as {device: cpu}")
-        return value
-
-    @field_validator("reuse_memory", mode="before")
-    @classmethod
-    def _reuse_memory(cls, value: Any) -> Any:
-        if value != "auto" and not isinstance(value, bool):
-            raise expected("true, false or 'auto'")
-        return value
 
     @field_validator("device", mode="before")
     @classmethod
@@ -486,16 +461,11 @@ def _without_folders(named: dict[str, Any]) -> dict[str, Any]:
 def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted path in nested dicts, in place.
 
-    A bare name on the way (``variant: dense``) becomes ``{name: dense}``, and ``machine: auto`` the fields that it stands for;
-    a dict that is set over a section is merged into it.
+    A bare name on the way (``variant: dense``) becomes ``{name: dense}``; a dict that is set over a section is merged into it.
     """
     *parents, last = path.split(".")
-    if path == "machine" and value == "auto":
-        value = dict(AUTO_MACHINE)
     for parent in parents:
         child = fields.get(parent)
-        if parent == "machine" and child == "auto":
-            child = dict(AUTO_MACHINE)
         if not isinstance(child, dict):
             child = {"name": child} if isinstance(child, str) else {}
         fields[parent] = child = dict(child)

@@ -28,7 +28,6 @@ def json_schema() -> dict[str, Any]:
     part = {"type": "object", "properties": fields, "additionalProperties": False}
     study["properties"]["stages"] |= {"additionalProperties": part}
     axes = _axes(fields, definitions)
-    fields["machine"] = {"anyOf": [{"const": "auto"}, fields["machine"]]}
     axes["machine"] = _axis(fields["machine"])
     study["properties"]["grid"]["properties"] = {LAYERS: True}  # its levels are lists, not mappings as of other axes
     training = {"base": {**part, "default": {}}, "grid": {"type": "object", "properties": axes}}

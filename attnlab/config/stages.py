@@ -16,7 +16,7 @@ from typing import Any
 from attnlab.config.grid import ONE_OF, CellConfig, assigned_base, cell_name, cell_settings, has_position, place_of
 from attnlab.config.levels import FieldSetting, paths_of_axis
 from attnlab.config.paths import NAMED, STAGES, split_stage
-from attnlab.config.run import AUTO_MACHINE, RunConfig, set_path
+from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig
 from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
 from attnlab.config.yaml import Loc, within
@@ -142,11 +142,7 @@ def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
         set_path(fields, key, value)
     if has_position(fields["variant"]):
         fields["position"] = fields["variant"].pop("position")
-    config = validate(RunConfig, fields, where=lambda loc, /, *, key=False: stage.where(*loc, key=key))
-    # What the plan chose for the cell, it chose for the stage.
-    paths = ("train.precision", *(f"machine.{name}" for name in AUTO_MACHINE))
-    changes = {path: resolved.value(path) for path in paths if config.value(path) == "auto"}
-    return config.replace(changes) if changes else config
+    return validate(RunConfig, fields, where=lambda loc, /, *, key=False: stage.where(*loc, key=key))
 
 
 def _settings(cell: CellConfig, stage: str) -> list[FieldSetting]:

@@ -1,8 +1,7 @@
 """Plan a study: resolved cells with their cost or the reason of their refusal, and a run for each seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from attnlab.config.tasks import task_axis
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
 from attnlab.planning.factorial import check_factors
-from attnlab.planning.machine import AutoMachine, MeasureSteps, resolve_machine
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import data_notes, data_sizes
 from attnlab.planning.plan_notes import command_notes, plan_notes
@@ -41,8 +39,6 @@ def plan(
     sets: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
     progress: Progress = no_progress,
-    recorded_machine: Callable[[str], AutoMachine] = lambda study: {},
-    measure: MeasureSteps | None = None,
 ) -> Plan:
     """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
 
@@ -51,9 +47,6 @@ def plan(
         sets: dotted path -> value, over the base of the study.
         only: axis -> a value, several with commas between, or a list: the cells to keep.
         progress: called with a label, the number of completed cells and their total.
-        recorded_machine: returns the ``auto_machine`` that a study of this name recorded, so that a resumed study continues
-            its runs; called only if a cell has ``auto`` in one of these fields.
-        measure: measures training steps, for cells with ``auto`` in a field of ``machine``; default: they keep the defaults.
 
     Raises:
         UserError: a mistake in the study, with ``file:line:column``.
@@ -63,8 +56,6 @@ def plan(
         return _plan_commands(study, only=only or {})
     cells, skipped = expand(study)
     resolver = Resolver(study)
-    recorded = partial(recorded_machine, study.study)
-    cells, auto_machine, on_machine = resolve_machine(cells, resolver, recorded=recorded, measure=measure)
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
     check_factors(study, resolved)
     resolved = match_costs(study, resolved, resolver, progress=progress)
@@ -85,11 +76,11 @@ def plan(
     costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
-    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, auto_machine, estimand=estimand, further=further)
+    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, estimand=estimand, further=further)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
     asked = [*questions.values(), *further]
-    notes = plan_notes(planned, resolved, kept, wanted=wanted, resolver=resolver, on_machine=on_machine, questions=asked)
+    notes = plan_notes(planned, resolved, kept, wanted=wanted, resolver=resolver, questions=asked)
     return replace(planned, notes=[*on_range, *notes])
 
 

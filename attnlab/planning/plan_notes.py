@@ -6,7 +6,6 @@ from attnlab.config.grid import CellConfig
 from attnlab.config.tasks import TaskQuestion
 from attnlab.errors import UserError
 from attnlab.planning.effects import search_effect_notes
-from attnlab.planning.machine import slow_half_notes
 from attnlab.planning.matching import CellPair
 from attnlab.planning.notes import (
     baseline_notes,
@@ -38,7 +37,6 @@ def plan_notes(
     *,
     wanted: Sequence[str],
     resolver: Resolver,
-    on_machine: Sequence[str],
     questions: Sequence[TaskQuestion],
 ) -> Iterator[str]:
     """Yield the notes of a plan, in the order in which they are shown.
@@ -47,7 +45,6 @@ def plan_notes(
         resolved: all cells of the study.
         kept: the cells of the plan; they have no doubles.
         wanted: names of the cells that ``only`` selects, doubles included.
-        on_machine: the notes on each ``auto`` of the machine.
         questions: of the study's tasks.
     """
     study, cells = planned.study, planned.cells
@@ -71,8 +68,6 @@ def plan_notes(
     for metric, direction in (goals or {planned.metric: planned.direction}).items():
         yield from direction_notes(metric, direction)
     yield from (f"data: {note}" for note in dict.fromkeys(note for cell in cells for note in cell.data_notes))
-    yield from on_machine
-    yield from slow_half_notes(resolution.config for _, resolution in kept if resolution.refusal is None)
     if study.search is not None:
         tasks = [resolution.task for _, resolution in kept]
         yield from search_notes(study, cells, resolver=resolver, tasks=tasks, goal_of=planned.metric_of)

@@ -11,7 +11,6 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import TaskQuestion
 from attnlab.errors import UserError
 from attnlab.planning.cell import Cell, Phase, Run
-from attnlab.planning.machine import AutoSetting
 from attnlab.planning.search import apply_changes, search_digest
 
 
@@ -23,8 +22,6 @@ class Plan:
         skipped: points of the grid that the study itself leaves out.
         unselected: the other cells of the study if the plan is a part of it (``only``), without their costs.
         doubles: name of a cell -> name of an earlier cell with the same configuration, which is run for both.
-        auto_machine: type of device -> path of a field that is ``auto`` -> the value to which it was resolved, in this plan or
-            in the study's record.
         notes: sentences for the user, for example on equal cells or a missing baseline.
         metric, direction: the metric that is compared, and ``max`` or ``min``; of several tasks, the first task's.
         estimand: the number that summarizes the seeds of a cell.
@@ -42,7 +39,6 @@ class Plan:
     direction: str
     doubles: dict[str, str] = field(default_factory=dict)
     unselected: list[Cell] = field(default_factory=list)
-    auto_machine: dict[str, dict[str, AutoSetting]] = field(default_factory=dict)
     sweep_extensions: tuple[int, int] = (0, 0)
     estimand: EstimandConfig = EstimandConfig()
     task_axis: str = ""

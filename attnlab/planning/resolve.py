@@ -28,7 +28,7 @@ from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.evaluations import evaluation_sample
 from attnlab.planning.traces import Traces
 from attnlab.registry import MODELS, check_options, options_of
-from attnlab.training.device import resolve_device
+from attnlab.training.device import resolve_device, resolve_precision
 
 N = TypeVar("N", bound=Named)
 V = TypeVar("V", bound=ComposedVariant)
@@ -110,20 +110,17 @@ class Resolver:
             UserError: an unknown name, or options that the class does not accept; with the place in the study.
         """
         original = cell.config
-        # ``planning.machine`` has resolved "auto" for all cells of the grid: only a search can still set it.
-        if original.train.precision == "auto":
-            raise UserError(
-                "train.precision: expected fp32, bf16 or fp16 in a search, got 'auto'", cell.where("train", "precision")
-            )
         named = resolve_layers(cell, self._variant, self._named) if original.model.layers else self._with_variant(cell)
         task_named, task_class = self._named(cell, "task", original.task, ("task",))
         optimizer, optimizer_class = self._named(cell, "optimizer", original.train.optimizer, ("train", "optimizer"))
         task, data = self._task(cell, task_named, task_class)
+        device = resolve_device(original.machine.device)
+        precision = resolve_precision(original.train.precision, device)
         model, model_class = self._model(cell, original, task)
         changes = {
             "task": task_named,
-            "train": original.train.model_copy(update={"optimizer": optimizer}),
-            "machine": original.machine.model_copy(update={"device": resolve_device(original.machine.device)}),
+            "train": original.train.model_copy(update={"optimizer": optimizer, "precision": precision}),
+            "machine": original.machine.model_copy(update={"device": device}),
             "model": model.model_copy(update={"layers": named.model.layers}),
             "data": data,
         }

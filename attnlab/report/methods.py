@@ -73,7 +73,6 @@ class StudyInfo:
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.
-        auto: (field, value with its reason) of the fields that the study leaves to the plan.
         analyses: Names of the analyses that the study asks for besides attnlab's own.
     """
 
@@ -90,7 +89,6 @@ class StudyInfo:
     uncertainty: tuple[UncertaintyParts, ...] = ()
     question: str = ""
     task: str = ""
-    auto: tuple[tuple[str, str], ...] = ()
     analyses: tuple[str, ...] = ()
 
     def position(self, cell: str) -> int:
@@ -107,7 +105,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         root: Folder of the runs.
     """
     from attnlab.study.looks import known_looks
-    from attnlab.study.plan import describe_recorded_machine
     from attnlab.study.selection import load_selection
     from attnlab.tracking.client import connect, runs_folder, search_runs
     from attnlab.tracking.runs import doubles, questions
@@ -144,8 +141,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
     info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
-    auto = describe_recorded_machine(study.study, root)
-    return replace(info, question=study.question or "", auto=auto, analyses=tuple(study.analyses))
+    return replace(info, question=study.question or "", analyses=tuple(study.analyses))
 
 
 def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pandas.DataFrame]:
@@ -217,7 +213,6 @@ def describe_methods(
     axes: Sequence[str],
     trials: Sequence[Mapping[str, Any]] = (),
     stages: Sequence[Mapping[str, Any]] = (),
-    auto: Sequence[tuple[str, str]] = (),
 ) -> list[tuple[str, str]]:
     """Return (name, text) rows on what all runs share, and on fields that differ without being an axis.
 
@@ -225,7 +220,6 @@ def describe_methods(
         records: The compared runs.
         axes: Names of the grid's axes, which are left out.
         trials, stages: The trials of a search and the runs that others start from, for their time.
-        auto: The fields that the study leaves to the plan, as in `StudyInfo`.
     """
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [(name, values_text(records, name)) for name in SINGLE_FIELDS if name in names and name not in axes]
@@ -235,7 +229,6 @@ def describe_methods(
         rows.append((section, ", ".join(parts)))
     of_program = is_of_program(records)
     rows += describe_command(records, axes=axes) if of_program else []
-    rows += [(f"{path}: auto", text) for path, text in auto]
     rows.append(("seeds", ", ".join(map(str, sorted({int(record["seed"]) for record in records})))))
     rows += [(name, values_text(records, name, separator="; ")) for name in ENVIRONMENT if name in names]
     started = [record["started"] for record in records if record.get("started") is not None]

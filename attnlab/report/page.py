@@ -119,7 +119,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     shares, shares_of = analyzed.results.estimates.get("training_share", ((), {}))
     results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
-    methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages, auto=info.auto)
+    methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
     search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)
     sections = [
         *analyzed.sections(),

@@ -80,11 +80,11 @@ def run_until_conclusive(
             ``attnlab.run``.
     """
     from attnlab.planning.plan import Plan
+    from attnlab.planning.plan import plan as make_plan
     from attnlab.study.looks import announce_looks
-    from attnlab.study.plan import plan as make_plan
     from attnlab.study.result import StudyResult
 
-    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {}, root=root)
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets or {}, only=only or {})
     max_seeds = max_seeds or plan.study.max_seeds or MAX_SEEDS
     require_seeds_can_be_added(plan, max_seeds=max_seeds, futility=futility)
     plan = replace(plan, study=plan.study.model_copy(update={"max_seeds": None}))  # each round trains the seeds as listed

@@ -1,7 +1,6 @@
-"""Plan a study with what its record and this machine say: settings that `auto` leaves to the plan.
+"""What the record of a study says about its plan: finished runs, and runs that a change of the user's code invalidates.
 
-The record is read as far as a plan needs it: finished runs, settings and threads. Nothing is written. ``code_change_notes``
-names recorded runs that a change of the user's code invalidates.
+Nothing is written. The user's variants are checked before the runs.
 """
 
 from __future__ import annotations
@@ -9,79 +8,23 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.progress import Progress, no_progress
 from attnlab._util.text import count
-from attnlab.config.axes import text
 from attnlab.errors import UserError
 from attnlab.study.execution.rows import run_folder
-from attnlab.tracking.attempts import MACHINE_TAG, THREADS_TAG, has_result
+from attnlab.tracking.attempts import has_result
 from attnlab.tracking.client import runs_folder, search_runs
 from attnlab.tracking.runs import recorded_experiment
 from attnlab.training.result import FILE
 
 if TYPE_CHECKING:
-    from attnlab.config.run import RunConfig
-    from attnlab.planning.machine import AutoMachine, StepTime
     from attnlab.planning.plan import Plan
     from attnlab.tracking.client import Record
 
 logger = logging.getLogger(__name__)
-
-
-def plan(
-    source: str | Path | dict[str, Any],
-    *,
-    sets: dict[str, Any] | None = None,
-    only: dict[str, Any] | None = None,
-    root: str | Path | None = None,
-    progress: Progress = no_progress,
-) -> Plan:
-    """Read a study, resolve its cells and estimate their cost. Trains nothing and downloads nothing.
-
-    Fields that are ``auto`` take the values of the study's recorded runs. Without such runs, the fields of ``machine`` are
-    measured once on this machine, in a few seconds; the user's state folder keeps the measurement.
-
-    Args:
-        source: a YAML file, or its content as a dict.
-        sets: dotted path -> value, to override the base of the study.
-        only: the cells to keep: axis -> a value, several values separated by commas, or a list.
-        root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
-        progress: called with a label, the number of completed cells and the number of all cells.
-
-    Raises:
-        UserError: a mistake in the study, with ``file:line:column``.
-    """
-    from attnlab.planning.plan import plan as make_plan
-
-    recorded = partial(_recorded_machine, root=root)
-    return make_plan(source, sets=sets, only=only, progress=progress, recorded_machine=recorded, measure=_measure)
-
-
-def _recorded_machine(name: str, *, root: str | Path | None) -> AutoMachine:
-    """Return what the study recorded. If that is nothing, start the server that measurements are forked from.
-
-    Its imports take seconds, most of which then pass while the plan traces its cells.
-    """
-    from attnlab._util.process import start_fork_server
-    from attnlab.study.execution.job import PRELOAD
-
-    recorded = recorded_machine(name, root=root)
-    if not recorded:
-        with suppress(UserError):  # this process may start none
-            start_fork_server(PRELOAD)
-    return recorded
-
-
-def _measure(configs: Sequence[RunConfig], paths: Sequence[str]) -> Sequence[Sequence[StepTime]] | None:
-    from attnlab.study.execution.measurements import measure_steps
-
-    return measure_steps(configs, paths)
 
 
 def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
@@ -118,50 +61,6 @@ def count_stored_results(plan: Plan, root: str | Path | None = None) -> int:
         return 0
     folder = runs_folder(root)
     return sum((run_folder(folder, key) / FILE).is_file() for key in _planned_keys(plan))
-
-
-def recorded_machine(name: str, root: str | Path | None = None) -> AutoMachine:
-    """Return type of device -> path of a field that is `auto` -> its value in the runs of a study; empty without a record.
-
-    Args:
-        root: as for `finished_records`.
-
-    Raises:
-        UserError: the MLflow store cannot be used or does not respond.
-    """
-    from attnlab.planning.machine import AutoSetting
-
-    recorded = recorded_experiment(name, root)
-    auto = {} if recorded is None else json.loads(recorded[1].tags.get(MACHINE_TAG, "{}"))
-    return {kind: {path: AutoSetting(**of_path) for path, of_path in of_kind.items()} for kind, of_kind in auto.items()}
-
-
-def recorded_threads(name: str, root: str | Path | None = None) -> int | None:
-    """Return the number of threads of the runs of a study; None without a record.
-
-    Args:
-        root: as for `finished_records`.
-
-    Raises:
-        UserError: the MLflow store cannot be used or does not respond.
-    """
-    recorded = recorded_experiment(name, root)
-    text = recorded[1].tags.get(THREADS_TAG) if recorded else None
-    return None if text is None else int(text)
-
-
-def recorded_seeds(name: str, root: str | Path | None = None) -> set[int]:
-    """Return the seeds of all recorded runs of a study, also of other configurations; empty without a record.
-
-    Args:
-        root: as for `finished_records`.
-
-    Raises:
-        UserError: the MLflow store cannot be used or does not respond.
-    """
-    recorded = recorded_experiment(name, root)
-    records = search_runs(recorded[0], recorded[1].experiment_id) if recorded else []
-    return {int(record.data.tags["attnlab.seed"]) for record in records}
 
 
 def _planned_keys(plan: Plan) -> set[str]:
@@ -228,15 +127,6 @@ def _digests(config: dict[str, Any]) -> dict[str, str]:
     """Return the digests of the user's code, or of the files of a program, by name, from a configuration as JSON."""
     sources = {Path(path).name: digest for path, digest in config.get("sources", {}).items()}
     return sources | config.get("packages", {}) | config.get("files", {})
-
-
-def describe_recorded_machine(study: str, root: str | Path | None = None) -> tuple[tuple[str, str], ...]:
-    """Return the fields that a study leaves to the plan, each with its value on a type of device and the reason."""
-    return tuple(
-        (path, f"{text(setting.value)} on {kind}: {setting.reason}")
-        for kind, settings in recorded_machine(study, root).items()
-        for path, setting in settings.items()
-    )
 
 
 def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None) -> None:

@@ -64,8 +64,8 @@ def run(
     Args:
         study: a YAML file, its content as a dict, or a plan.
         workers: the number of runs that train at the same time; each takes a CUDA device in turn, or its share of the
-            threads. ``"auto"``: one for each CUDA device, or the number that finishes soonest when measured. Default
-            ``ATTNLAB_WORKERS``, else ``"auto"``. All runs of a study have the same number of threads.
+            threads. ``"auto"``: as many as the processors allow, with one thread each for a small model, and at least one for
+            each CUDA device. Default ``ATTNLAB_WORKERS``, else ``"auto"``. All runs of a study have the same number of threads.
         sets: as for ``attnlab.plan``.
         only: as for ``attnlab.plan``. With a plan, it marks the plan as a part of its study: the records of other cells do
             not change.
@@ -85,12 +85,12 @@ def run(
             says how many runs are finished.
     """
     from attnlab.planning.plan import Plan
+    from attnlab.planning.plan import plan as make_plan
     from attnlab.study.plan import check_own_variants
-    from attnlab.study.plan import plan as make_plan
 
     workers = requested_workers(workers)
     folder, display = runs_folder(root), display or ProgressDisplay()
-    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only, root=folder)
+    plan = study if isinstance(study, Plan) else make_plan(study, sets=sets, only=only)
     if plan.study.max_seeds is not None:
         from attnlab.study.adaptive import run_until_conclusive
 

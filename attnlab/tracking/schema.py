@@ -279,7 +279,6 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.questions": Json[list[Question]],
         "attnlab.doubles": Json[dict[str, str]],
         "attnlab.threads": Annotated[str, StringConstraints(pattern=r"^[0-9]{0,6}$")],
-        "attnlab.auto_machine": Json[dict[str, dict[str, Setting]]],
         "attnlab.looks": Json[Announced],
         "attnlab.judged": Json[Looks],
         "attnlab.judged.": Json[tuple[str, Looks]],
@@ -299,16 +298,6 @@ class Call:
     text: tuple[str, int]
     partial: bool = False
     time: Time = 0
-
-
-@dataclass
-class Setting:
-    """A value that the plan chose for a field of the machine, and its reason."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    value: Any
-    reason: str
 
 
 @dataclass

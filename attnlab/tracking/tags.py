@@ -12,7 +12,6 @@ import platform
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -29,7 +28,7 @@ from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.config.question import EstimandConfig
-from attnlab.tracking.attempts import DOUBLES_TAG, MACHINE_TAG
+from attnlab.tracking.attempts import DOUBLES_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -311,9 +310,7 @@ def question(plan: Plan) -> dict[str, Any]:
 
 def study_tags(plan: Plan) -> dict[str, str]:
     """Return the tags of the study's experiment that follow from its plan."""
-    tags = {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
-    auto = {kind: {path: asdict(of_path) for path, of_path in of_kind.items()} for kind, of_kind in plan.auto_machine.items()}
-    return {**tags, MACHINE_TAG: json.dumps(auto)} if auto else tags
+    return {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:

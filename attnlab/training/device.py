@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from attnlab._util.machine import reset_peak_memory, reuse_freed_memory
-from attnlab.config.run import AUTO_MACHINE, MachineConfig, RunConfig
+from attnlab.config.run import MachineConfig, RunConfig
 from attnlab.errors import UserError
+from attnlab.nn import processor
 from attnlab.nn.processor import DTYPES
 from attnlab.registry import TASKS
 
@@ -38,6 +39,18 @@ def resolve_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def resolve_precision(precision: str, device: str) -> str:
+    """Return ``"bf16"`` or ``"fp32"`` for ``auto``, by the instructions of the device, and other values unchanged.
+
+    Args:
+        device: resolved.
+    """
+    if precision != "auto":
+        return precision
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if device.startswith("cuda") else processor.has_bf16()
+    return "bf16" if has_bf16 else "fp32"
+
+
 def set_up_run(config: RunConfig, *, rank: int = 0) -> torch.device:
     """Apply the settings of a run's machine, as ``set_up`` does."""
     return set_up(config.machine, rank=rank, shapes_vary=TASKS.get(config.task.name).shapes_vary)
@@ -49,13 +62,7 @@ def set_up(machine: MachineConfig, *, rank: int = 0, shapes_vary: bool = False) 
     Args:
         rank: this process's rank. The ranks of a run share its threads; each has its own CUDA device.
         shapes_vary: whether the shapes of batches vary (``Task.shapes_vary``).
-
-    Raises:
-        UserError: a setting is ``auto``, which the plan resolves.
     """
-    for name in AUTO_MACHINE:
-        if getattr(machine, name) == "auto":
-            raise UserError(f"machine.{name}: expected a value, got 'auto' (the plan resolves it)")
     if machine.threads is not None:
         torch.set_num_threads(max(1, machine.threads // machine.processes_per_run))
     torch.set_float32_matmul_precision(machine.matmul_precision)

@@ -332,7 +332,7 @@ def test_bf16_is_not_measured_on_a_processor_that_computes_it_in_software(
 ) -> None:
     monkeypatch.setattr(imdb, "absent", lambda: None)
     monkeypatch.setattr(places, "NEEDS", {name: "no_such_package" for name in places.NEEDS})
-    monkeypatch.setattr(speed, "half_speedup", lambda matmul_precision: 0.2)
+    monkeypatch.setattr(speed, "has_bf16", lambda: False)
     speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
     assert {case.precision for case in fake_cases} == (set() if section == "imdb" else {"fp32"})
     assert f"{section}: bf16 is left out" in capsys.readouterr().out

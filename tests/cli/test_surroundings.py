@@ -23,7 +23,6 @@ from attnlab.extras.profile.write import load_profile
 from attnlab.planning.resolve import import_files
 from attnlab.report.stored import load
 from attnlab.report.write import load_index
-from attnlab.study.execution.measurements import load_measurements
 from attnlab.tasks import datasets
 from attnlab.tasks.data_files import DataFile
 from attnlab.tracking.client import runs_folder
@@ -119,10 +118,10 @@ def test_a_runs_folder_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_pipes_that_only_save_work_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
-    for name in (result.FILE, checkpoint.NEWEST, "times.json"):
+    for name in (result.FILE, checkpoint.NEWEST):
         os.mkfifo(tmp_path / name)
     assert result.load_result(tmp_path, config=CommandConfig(command="true")) is None
-    assert not checkpoint.exists(tmp_path) and load_measurements(tmp_path / "times.json") == {}
+    assert not checkpoint.exists(tmp_path)
 
 
 def test_a_level_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) -> None:

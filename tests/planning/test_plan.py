@@ -208,15 +208,12 @@ def test_values_of_another_axis_than_the_task_have_one_metric(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["quickstart", "imdb", "enwik8", "imdb-cpu", "enwik8-cpu"])
-def test_the_studies_that_ship_plan_without_a_refusal(name: str, fast_bf16: None) -> None:
+def test_the_studies_that_ship_plan_without_a_refusal(name: str) -> None:
     planned = plan(ABLATIONS / f"{name}.yaml")
     assert planned.study.study == name
-    decided = [note for note in planned.notes if ": auto is " in note]
     on_data = [note for note in planned.notes if note.startswith("data: ")]
-    assert planned.refused == [] and planned.notes == on_data + decided
-    fields = {"quickstart": ["machine.matmul_precision", "train.precision", "machine.reuse_memory"]}.get(name, [])
-    fields += ["train.precision"] if name.endswith("-cpu") else []
-    assert [note.partition(":")[0] for note in decided] == fields and len(on_data) == name.startswith("enwik8")
+    assert planned.refused == [] and planned.notes == on_data
+    assert len(on_data) == name.startswith("enwik8")
     assert all(cell.parameters and cell.train_flops for cell in planned.cells)
 
 

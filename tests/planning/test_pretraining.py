@@ -54,7 +54,7 @@ def test_all_but_the_output_layer_is_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert-cpu", "bert", "bert-large"])
-def test_the_pretrainings_of_the_studies_that_ship_cost_the_same(name: str, fast_bf16: None) -> None:
+def test_the_pretrainings_of_the_studies_that_ship_cost_the_same(name: str) -> None:
     planned = attnlab.plan(ROOT / "ablations" / f"{name}.yaml")
     assert planned.refused == [] and not [note for note in planned.notes if "not compared" in note]
     flops = {cell.name: [stage.train_flops for stage in cell.stages] for cell in planned.cells}

@@ -39,7 +39,7 @@ metric: bits_per_byte
 """
 
 
-def test_the_study_of_the_design_page_plans_with_one_note(tmp_path: Path, fast_bf16: None) -> None:
+def test_the_study_of_the_design_page_plans_with_one_note(tmp_path: Path) -> None:
     planned = plan(write(tmp_path, DESIGNED))
     assert planned.searched and planned.runs == [] and planned.runs_per_cell == 29
     [note] = [note for note in planned.notes if not note.startswith("data: ")]

@@ -7,7 +7,7 @@ from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("name", ["gpt2-cpu", "gpt2"])
-def test_bytes_and_subwords_are_compared_at_equal_training_flops(name: str, fast_bf16: None) -> None:
+def test_bytes_and_subwords_are_compared_at_equal_training_flops(name: str) -> None:
     planned = plan(ROOT / "ablations" / f"{name}.yaml")
     assert planned.refused == [] and not [note for note in planned.notes if "is not compared with" in note]
     flops = [cell.train_flops for cell in planned.cells if cell.train_flops]

@@ -14,7 +14,6 @@ from attnlab._util.colors import BUILT_IN, color_of
 from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
 from attnlab.report.methods import reproduction
-from attnlab.report.page import make_page
 from attnlab.report.plots.lines import Curve, curve_plot
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_limits, forest_plot, seed_plot
 from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
@@ -323,12 +322,6 @@ def test_each_section_of_the_protocol_has_its_own_fields() -> None:
         "device cpu",
     )
     assert "evaluate" not in described and described["seeds"] == "0, 1, 2"
-
-
-def test_the_methods_state_what_the_plan_chose_and_why() -> None:
-    info = replace(INFO, auto=(("machine.matmul_precision", "medium on cpu: steps are twice as fast"),))
-    rows = dict(make_page(info, runs=made_up()[0], curves=made_up()[1]).methods)
-    assert rows["machine.matmul_precision: auto"] == "medium on cpu: steps are twice as fast"
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:

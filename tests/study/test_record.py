@@ -3,20 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-import attnlab
-from attnlab.nn import processor
-from attnlab.planning.machine import MATMUL, MEMORY, PRECISION, StepTime
 from attnlab.planning.plan import plan
-from attnlab.report.methods import load_study_info
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
-from attnlab.study.execution import measurements
-from attnlab.study.plan import finished_records, recorded_machine
+from attnlab.study.plan import finished_records
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
-from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, go, study
 
 BASELINE: dict[str, Any] = {"baseline": {"variant": "dense"}}
@@ -65,46 +57,3 @@ def test_finished_runs_are_counted_without_writing(tmp_path: Path) -> None:
     assert count(tmp_path, seeds=[1, 2]) == 1
     assert count(tmp_path, study="another") == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
-
-
-def test_auto_precision_stays_as_recorded_when_the_measurement_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(speedup: float) -> None:
-        monkeypatch.setattr(processor, "half_speedup", lambda setting="highest", precision="bf16": speedup)
-        steps = [StepTime((), 1.0, 0.0), StepTime((PRECISION,), 1 / speedup, 0.01)]
-        monkeypatch.setattr(measurements, "measure_steps", lambda configs, paths: [steps] * len(configs))
-
-    assert recorded_machine("small", tmp_path) == {}
-    measure(3.0)
-    first = go(tmp_path, sets={"train.precision": "auto"})
-    measure(0.1)  # a busy machine, or another processor
-    again = go(tmp_path, sets={"train.precision": "auto"})
-    recorded = recorded_machine("small", tmp_path)["cpu"]["train.precision"]
-    assert recorded.value == "bf16" and "3.00 and 3.00 times as fast with precision: bf16" in recorded.reason
-    assert [row.run_id for row in again.rows] == [row.run_id for row in first.rows], "finished runs were trained again"
-    assert any("auto is bf16" in note and "recorded" in note for note in again.plan.notes)
-    changed = go(tmp_path, sets={"train.precision": "fp32"}, seeds=[1])
-    assert {cell.config.train.precision for cell in changed.plan.cells} == {"fp32"}
-    assert recorded_machine("another", tmp_path) == {}
-
-
-def test_auto_machine_stays_as_recorded_on_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(seconds: float) -> None:
-        steps = [StepTime((), 1.0, 0.0), StepTime((MATMUL,), seconds, 0.0)]
-        steps += [StepTime((MEMORY,), 1.2, 0.0), StepTime((MATMUL, MEMORY), 1.2 * seconds, 0.0)]
-        monkeypatch.setattr(measurements, "measure_steps", lambda configs, paths: [steps] * len(configs))
-
-    auto = {"machine": "auto", "machine.device": "cpu"}
-    measure(0.5)
-    first = go(tmp_path, sets=auto)
-    machines = [cell.config.machine for cell in first.plan.cells]
-    assert [(m.matmul_precision, m.reuse_memory) for m in machines] == [("medium", False)] * 2
-    measure(2.0)
-    again = go(tmp_path, sets=auto)
-    assert [row.run_id for row in again.rows] == [row.run_id for row in first.rows], "finished runs were trained again"
-    assert any("matmul_precision: auto is medium" in note and "recorded" in note for note in again.plan.notes)
-    assert attnlab.plan(study(), sets=auto, root=tmp_path).auto_machine == first.plan.auto_machine, "in Python as well"
-    changed = go(tmp_path, sets={**auto, "machine.matmul_precision": "high"}, seeds=[1])
-    assert {cell.config.machine.matmul_precision for cell in changed.plan.cells} == {"high"}
-    assert [row.run_id for row in go(tmp_path, sets=auto).rows] == [row.run_id for row in first.rows]
-    rows = dict(load_study_info(load_runs("small", tmp_path), root=tmp_path).auto)
-    assert rows.keys() == {MATMUL, MEMORY} and rows[MATMUL].startswith("medium on cpu") and "2.00 and 2.00" in rows[MATMUL]

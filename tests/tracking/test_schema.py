@@ -118,7 +118,6 @@ GOOD_OF_STUDY = {
             *({"task_axis": "task", "tasks": {"a": ["loss", "min"]}, "margin": {"a": None}}, {"of_another_version": 1}),
         )
     ],
-    "attnlab.auto_machine": ['{"cpu": {"train.precision": {"value": "fp32", "reason": "as fast"}}}'],
     "attnlab.reference_score.0a": ["", json.dumps(REFERENCE), json.dumps({**REFERENCE, "limit": None})],
     "attnlab.looks": ["[]", "[3, 12, 1795707156763]"],
     "attnlab.judged": ["[]", "[[3, 1795707156763]]"],
@@ -139,12 +138,6 @@ BAD_OF_STUDY = {
     ],
     "attnlab.doubles": ["[]", '{"a": 3}'],
     "attnlab.threads": ["x", "-1"],
-    "attnlab.auto_machine": [
-        '{"cpu": {"train.lr": {"value": NaN, "reason": ""}}}',
-        "[]",
-        '{"cpu": 3}',
-        '{"cpu": {"train.compile": {"other": 1}}}',
-    ],
     "attnlab.reference_score.0a": [
         "[5]",
         "{}",

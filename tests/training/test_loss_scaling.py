@@ -142,11 +142,3 @@ def test_a_layer_without_a_kernel_is_refused(precision: str, monkeypatch: pytest
 def test_a_backend_that_needs_other_widths_is_refused() -> None:
     reasons = [attention.unsupported("xformers", device="cuda", head_dim=12, precision=name) for name in ("fp16", "bf16")]
     assert all(reason is not None and "multiple of 8" in reason for reason in reasons)
-
-
-def test_the_plan_says_when_fp16_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "half_speedup", lambda setting, precision: {"bf16": 3.0, "fp16": 0.1}[precision])
-    study = {"study": "s", "base": {**BASE, "machine": {"device": "cpu"}}, "grid": {"variant": ["dense"]}}
-    planned = plan(study)
-    assert [cell.refusal for cell in planned.cells] == [None]
-    assert any("fp16 products" in note and "slower" in note for note in planned.notes)

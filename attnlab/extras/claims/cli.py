@@ -57,10 +57,10 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
     """
     from attnlab.errors import UserError
     from attnlab.extras.claims.court import MAX_SEEDS, judge
+    from attnlab.planning.plan import plan as make_plan
     from attnlab.report.result import judge as judge_result
     from attnlab.report.write import write_report
     from attnlab.study.adaptive import run_until_conclusive
-    from attnlab.study.plan import plan as make_plan
     from attnlab.study.run import run
 
     case = judge(claim, reports)

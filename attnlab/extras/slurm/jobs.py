@@ -65,7 +65,7 @@ class StudyRequest:
         Raises:
             UserError: a mistake in the study.
         """
-        from attnlab.study.plan import plan
+        from attnlab.planning.plan import plan
 
         return plan(self.study, sets=self.sets, only=self.only)
 

@@ -16,10 +16,9 @@ from attnlab._util import machine
 from attnlab._util.process import delayed_interrupts
 from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
-from attnlab._util.text import count
 from attnlab.config.command import CommandConfig
 from attnlab.study.execution.child import Worker
-from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, describe, device_environment
+from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
 from attnlab.study.execution.job import (
     DiskFull,
     Ended,
@@ -170,14 +169,8 @@ class Runner:
 
     def _divide_processors(self) -> None:
         """Set the number of runs at a time and the threads of each, which all runs of the study share."""
-        chosen = choose(
-            self._plan, self._requested, root=self._root, recorded=self._tracker.recorded_threads(), train=self._train
-        )
+        chosen = choose(self._plan, self._requested, recorded=self._tracker.recorded_threads())
         self._tracker.record_threads(chosen.threads)
-        if chosen.reason:
-            left = self._scheduler.remaining  # the choice is one for the whole study
-            fewer = f"; {count(left, 'run')} left" if left < chosen.workers else ""
-            logger.info("%s: %s%s", describe(chosen), chosen.reason, fewer)
         self._concurrency, self._devices = chosen, cuda_devices(self._plan, workers=chosen.workers)
 
     def _step(self) -> bool:
