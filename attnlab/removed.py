@@ -2,4 +2,6 @@
 
 # The name as a person types it (a key without its section, a verb, an option with its dashes) and the end of the
 # sentence "removed in 0.9: ...".
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "dtype": "the task tokens reads .npy files, which state their type; np.save writes one",
+}

@@ -1,10 +1,13 @@
 """``text``: your files, as bytes."""
 
+import codecs
+
 import numpy as np
 
 from attnlab.tasks.bytes import ByteTask
-from attnlab.tasks.data_files import SplitFiles
-from attnlab.tasks.lines import form_notes
+from attnlab.tasks.data_files import DataFile, SplitFiles, require_text
+
+HEAD = 1 << 20  # bytes of a file that the plan reads
 
 
 class Text(ByteTask):
@@ -38,6 +41,8 @@ class Text(ByteTask):
         super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
         self.split_files = SplitFiles(path, valid, test, task="text")
         self.split_files.require(self.length)
+        for file in self.split_files.files.values():
+            require_text(_head(file), file)
 
     def identity(self) -> str:
         return f"text sha256:{self.split_files.digest()}{self.tokens_identity()}"
@@ -46,8 +51,22 @@ class Text(ByteTask):
         return self.split_files.cuts()
 
     def data_notes(self) -> list[str]:
-        files = {split: part.file.path for split, part in self.split_files.parts().items()}
-        return [*self.split_files.overlap_notes(), *form_notes(files), *self.tokens_notes()]
+        others = [file.path.name for file in self.split_files.files.values() if not _is_utf8(_head(file))]
+        notes = [f"{', '.join(others)}: not UTF-8, and read as bytes all the same"] if others else []
+        return [*self.split_files.overlap_notes(), *notes, *self.tokens_notes()]
 
     def read(self) -> np.ndarray:
         return self.split_files.read()
+
+
+def _head(file: DataFile) -> bytes:
+    with file.path.open("rb") as contents:
+        return contents.read(HEAD)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -10,8 +10,8 @@ are the lines of the file, of which nothing is cut. Both are compared in the for
 Unicode NFC, single spaces, and with ``lower`` lower case. ``loss`` is in nats per target token, without label smoothing.
 
 A split of parallel text is prepared as four arrays, the tokens of each side and the ends of its sentences, and as the text of
-each side, which scores of translations are computed from. The tokens do not contain the special ones. When the data are
-prepared, the tokens of each side are decoded and compared with its text: ``Restored`` is the result.
+each side, which scores of translations are computed from. The tokens do not contain the special ones. A character that does
+not occur in ``train`` is [UNK], so that a sentence with it cannot be translated perfectly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,11 +34,11 @@ from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, SPLITS, Batch, known_split, whole_number
 from attnlab.tasks.base import each_nats, mean_nats
 from attnlab.tasks.bucketing import BucketedTask
-from attnlab.tasks.lines import quoted, require_line_ends, split_lines
+from attnlab.tasks.lines import split_lines
 from attnlab.tasks.overlap import NOTABLE
 from attnlab.tasks.reference_scores import Reference, translation_references
 from attnlab.tasks.subwords import learn
-from attnlab.tasks.translation_scores import known_tokenizer, score_translations, script_note, signatures
+from attnlab.tasks.translation_scores import known_tokenizer, score_translations, signatures, spaces_note, tokenized_note
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT = 1  # of the vocabulary and the tokens, which identify the data
-FILES = 2  # format of the prepared files
+FILES = 3  # format of the prepared files
 ORDER_SEED = 0  # of the order in which a limit selects pairs
 SIDES = ("source", "target")
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]", "[UNK]")
@@ -150,8 +150,6 @@ class TranslationTask(BucketedTask):
         vocabulary.encode_special_tokens = True  # "[EOS]" in a sentence is text
         for (split, side), sentences in lines.items():
             write_side(place, f"{split}-{side}", sentences, vocabulary)
-        for split in SPLITS:
-            compare_restored(place, f"{split}-target", vocabulary, vocabulary.normalizer.normalize_str)
 
     def pairs(self, split: str) -> tuple[Sentences, Sentences]:
         """Return the source and target sentences of one split, memory-mapped."""
@@ -179,12 +177,11 @@ class TranslationTask(BucketedTask):
         return self._vocabulary.normalizer.normalize_str(sentence)
 
     def data_notes(self) -> list[str]:
-        """Return the signatures of the scores; and if the data are here, notes on sentences that are cut, changed or shared."""
+        """Return the signatures of the scores; and if the data are here, notes on references, cut sentences and shared ones."""
         notes = [f"scores of translations by sacrebleu: {self._signatures()}"]
         if self.available():
-            place, references = self.prepared_folder, self.normalized("test", "target")
-            notes.append(script_note(references, tokenizer=self.bleu_tokenizer))
-            notes += [restored_note(place, split, count=self.count(split)) for split in SPLITS]
+            references = self.normalized("test", "target")
+            notes += [spaces_note(references, tokenizer=self.bleu_tokenizer), tokenized_note(references)]
             notes += [cut_note(self.pairs(split), self.length, split=split) for split in SPLITS]
             train, *texts = (self.normalized(split, "source") for split in SPLITS)
             notes += map(shared_note, SPLITS[1:], texts, [train] * 2)
@@ -345,7 +342,6 @@ def read_lines(text: str, *, place: str) -> list[str]:
     Raises:
         UserError: a line is empty, or there is none.
     """
-    require_line_ends(text, place=place)
     lines = [line.strip() for line in split_lines(text)]
     for number, line in enumerate(lines or [""], start=1):
         if not line:
@@ -390,51 +386,3 @@ def shared_note(split: str, sources: Sequence[str], train: Sequence[str]) -> str
 def load_text(place: Path, name: str) -> list[str]:
     """Return the lines that ``write_side`` wrote."""
     return (place / f"{name}.txt").read_bytes().decode().split("\n")
-
-
-@dataclass(frozen=True)
-class Restored:
-    """The comparison of the sentences of one side with what their tokens decode to.
-
-    Attributes:
-        different: the number of sentences that the tokens do not restore.
-        first: the first of them, counted from 1; 0 when there is none.
-        sentence, decoded: the first of them, and what its tokens decode to.
-    """
-
-    different: int = 0
-    first: int = 0
-    sentence: str = ""
-    decoded: str = ""
-
-
-def compare_restored(place: Path, name: str, vocabulary: Tokenizer, normalize: Callable[[str], str]) -> None:
-    """Decode the tokens that ``write_side`` wrote, compare them with the text, and write the result, ``Restored``.
-
-    Args:
-        normalize: the changes of a sentence that do not count, for example of white space.
-    """
-    side, lines, result = load_side(place, name), load_text(place, name), Restored()
-    for begin in range(0, len(lines), CHUNK):
-        places = zip(side.starts[begin : begin + CHUNK], side.ends[begin : begin + CHUNK], strict=True)
-        decoded = vocabulary.decode_batch([side.tokens[start:end].tolist() for start, end in places])
-        for number, (line, text) in enumerate(zip(lines[begin : begin + CHUNK], decoded, strict=True), start=begin + 1):
-            if normalize(text) != normalize(line):
-                first = result if result.different else Restored(0, number, line, text)
-                result = replace(first, different=result.different + 1)
-    (place / f"{name}-restored.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
-
-
-def restored_note(place: Path, split: str, *, count: int) -> str:
-    """Return a note on the target sentences of a split that their tokens do not restore; "" if there are none.
-
-    Args:
-        place: the folder of ``compare_restored``.
-        count: the number of sentences.
-    """
-    result = Restored(**json.loads((place / f"{split}-target-restored.json").read_text(encoding="utf-8")))
-    if not result.different:
-        return ""
-    share = f"{result.different:,} of the {count:,} target sentences of {split}"
-    example = f"number {result.first:,}, {quoted(result.sentence)}, becomes {quoted(result.decoded)}"
-    return f"{share} cannot be written with the subwords of train, so perfect translations of them score less: {example}"

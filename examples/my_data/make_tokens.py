@@ -2,8 +2,8 @@
 
     python examples/my_data/make_tokens.py docs/diagnostics.md CONTRIBUTING.md GLOSSARY.md
 
-The three arguments are the texts of train, valid and test. The files are written next to this script: `train.uint16.bin`,
-`valid.uint16.bin`, `test.uint16.bin`, `tokenizer.json`, and `token_bytes.txt`, with which bits per byte are exact.
+The three arguments are the texts of train, valid and test. The files are written next to this script: `train.npy`,
+`valid.npy`, `test.npy`, `tokenizer.json`, and `token_bytes.txt`, with which bits per byte are exact.
 """
 
 import sys
@@ -34,8 +34,8 @@ def main(files: list[str], folder: Path = FOLDER) -> None:
     tokenizer = train_tokenizer(texts["train"])
     tokenizer.save(str(folder / "tokenizer.json"))
     for split, text in texts.items():
-        tokens = np.array(tokenizer.encode(text).ids, dtype="<u2")
-        tokens.tofile(folder / f"{split}.uint16.bin")
+        tokens = np.array(tokenizer.encode(text).ids, dtype="uint16")
+        np.save(folder / f"{split}.npy", tokens)
         print(f"{split}: {len(text.encode()):,} bytes, {len(tokens):,} tokens")
     vocabulary = tokenizer.get_vocab()
     names = sorted(vocabulary, key=vocabulary.__getitem__)  # one character of a name stands for one byte

@@ -93,7 +93,7 @@ baseline: {variant: dense}
 """
 OWN_TOKENS = OWN_DATA.replace(
     OWN_DATA.splitlines()[3].strip(),
-    "{name: tokens, path: tokens.bin, dtype: uint16, vocabulary: 999, valid: tokens.bin, token_bytes: bytes.txt, length: 24}",
+    "{name: tokens, path: tokens.npy, vocabulary: 999, valid: tokens.npy, token_bytes: bytes.txt, length: 24}",
 )
 
 # YAML to insert verbatim in place of a value: special numbers, tags, anchors, aliases, unusual keys, invalid syntax.

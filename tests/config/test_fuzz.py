@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for path in (ROOT / "examples").rglob("*"):
         if path.suffix in (".py", ".csv"):
             shutil.copy(path, directory)
-    (directory / "tokens.bin").write_bytes(bytes([0, 1, 200, 2, 7, 3]) * 99)
+    np.save(directory / "tokens.npy", np.arange(297) % 7)
     (directory / "bytes.txt").write_text("3\n" * 999, encoding="utf-8")
     plan(written(directory, OWN_TOKENS.encode()))
     plan(written(directory, OWN_DATA.encode()))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 import yaml
 
@@ -229,7 +230,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     files |= {"reviews.csv": reviews, "test.csv": reviews.replace(" ", " mal "), "token_bytes.txt": "1\n" * 50_257}
     for name, content in files.items():
         (shell.folder / name).write_text(content, encoding="latin-1")
-    (shell.folder / "train.uint16.bin").write_bytes(b"".join((i * i % 991).to_bytes(2, "little") for i in range(10_000)))
+    np.save(shell.folder / "train.npy", np.arange(10_000) ** 2 % 991)
 
 
 @world("docs/how-to/gpu.md")

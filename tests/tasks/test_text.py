@@ -1,18 +1,24 @@
 """Tests of ``text``: one file that is split, or files of its own for ``valid`` and ``test``."""
 
+import gzip
 import hashlib
+import lzma
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.tasks.lines import form_notes
+from attnlab.tasks.csv import Csv
+from attnlab.tasks.parallel import Parallel
 from attnlab.tasks.text import Text
+from attnlab.tasks.tokens import Tokens
 from tests.support.studies import STUDY, misplanned, write
 
-TRAIN, VALID, TEST = (bytes(range(start, start + 60)) * 10 for start in (0, 70, 140))
+TRAIN, VALID, TEST = (bytes(range(start, start + 60)) * 10 for start in (1, 70, 140))
 SPLITS = ("train", "valid", "test")
 
 
@@ -73,9 +79,9 @@ def test_small_and_missing_files_are_named_with_their_option(corpus: Path) -> No
     for option in ("valid", "test"):
         with pytest.raises(UserError, match=f"^{option}: .*does not exist"):
             Text(path="train.txt", length=16, **{option: "none.txt"})  # type: ignore[arg-type]
-        with pytest.raises(UserError, match=f"^{option}: .*one.txt has 1 byte"):
+        with pytest.raises(UserError, match=f"^{option}: .*at least 2 bytes in {option}, got 1 from .*one.txt"):
             Text(path="train.txt", length=16, **{option: "one.txt"})  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"^path: .*test.txt has 600 bytes; rows of 600 need 601"):
+    with pytest.raises(UserError, match=r"^path: .*at least 601 bytes in train, got 600 from .*test.txt"):
         Text(path="test.txt", valid="valid.txt", test="test.txt", length=600)
     Text(path="test.txt", valid="valid.txt", test="test.txt", length=599)
 
@@ -104,28 +110,44 @@ def test_a_moved_project_keeps_its_fingerprints(corpus: Path) -> None:
     assert not {cell.config.fingerprint() for cell in first.cells} & {cell.config.fingerprint() for cell in changed.cells}
 
 
-# ---------------------------------------------------------------- the form of the files
+# ---------------------------------------------------------------- files that are no text
 
-WORDS = "Der Hund sieht, was für ein Haus das ist.\nEr bellt.\n"
-FORMS = {
-    "line ends": (WORDS.replace("\n", "\r\n"), "utf-8", "line ends"),
-    "carriage returns": (WORDS.replace("\n", "\r"), "utf-8", "line ends"),
-    "a mark": (WORDS, "utf-8-sig", "byte order mark"),
-    "utf-16": (WORDS, "utf-16", "UTF-16"),
-    "latin-1": (WORDS, "latin-1", "not UTF-8"),
-    "case": (WORDS.lower(), "utf-8", "no capital letters"),
-    "nothing": (WORDS, "utf-8", ""),
-}
+WORDS = "Der Hund sieht, was für ein Haus das ist.\nEr bellt.\n" * 90
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 1234567\n"
 
 
-@pytest.mark.parametrize("kind", FORMS)
-def test_a_file_in_another_form_than_train_is_noted(kind: str, corpus: Path) -> None:
-    text, encoding, word = FORMS[kind]
-    paths = [corpus / "train.form", corpus / "test.form"]
-    paths[0].write_bytes((WORDS * 200).encode())
-    paths[1].write_bytes((text * 90).encode(encoding))
-    notes = list(form_notes({"train": paths[0], "valid": paths[0], "test": paths[1]}))
-    assert len(notes) >= 1 if word else notes == []
-    assert all(note.startswith("test (test.form) has ") for note in notes) and any(word in note for note in notes) or not word
-    task = Text(path=str(paths[0]), test=str(paths[1]), length=16)
-    assert [note for note in task.data_notes() if " has " in note] == notes
+@pytest.mark.parametrize("option", ["path", "valid", "test"])
+@pytest.mark.parametrize(
+    "contents",
+    [
+        gzip.compress(WORDS.encode()),
+        lzma.compress(WORDS.encode()),
+        WORDS.encode("utf-16"),
+        pickle.dumps(WORDS.split()),
+        b"PAR1\x15\x04\x15\x80\x00" + WORDS.encode() + b"PAR1",
+        POINTER.encode(),
+    ],
+    ids=["gzip", "xz", "utf-16", "pickle", "parquet", "pointer"],
+)
+def test_a_file_that_is_no_text_is_refused_by_all_readers_of_texts(option: str, contents: bytes, corpus: Path) -> None:
+    (corpus / "odd.csv").write_bytes(contents)
+    with pytest.raises(UserError, match=rf"^{option}: expected a text.*odd.csv") as refusal:
+        Text(**{"path": "train.txt", "length": 16, option: "odd.csv"})
+    assert "\n" not in str(refusal.value)
+    (corpus / "good.csv").write_text("text,label\n" + "".join(f"{i},{i % 2}\n" for i in range(99)), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"^{option}: expected a text.*odd.csv"):
+        Csv(**{"path": "good.csv", option: "odd.csv"})
+    (corpus / "train.de").write_text(WORDS, encoding="utf-8")
+    with pytest.raises(UserError, match="^target: expected a text.*odd.csv"):
+        Parallel(source="train.de", target="odd.csv")
+    np.save(corpus / "tokens.npy", np.arange(99))
+    with pytest.raises(UserError, match="^token_bytes: expected a text.*odd.csv"):
+        Tokens(path="tokens.npy", length=16, vocabulary=99, token_bytes="odd.csv")
+
+
+def test_a_text_that_is_not_utf8_is_noted(corpus: Path) -> None:
+    for encoding in ("utf-8", "latin-1"):
+        (corpus / "train.txt").write_bytes(WORDS.encode(encoding))
+        (corpus / "test.txt").write_bytes(WORDS.encode()[:-2] + "ü".encode()[:1])  # cut within a character
+        noted = any("train.txt: not UTF-8" in note for note in Text(path="train.txt", test="test.txt", length=16).data_notes())
+        assert noted is (encoding == "latin-1")

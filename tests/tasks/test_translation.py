@@ -273,8 +273,6 @@ def test_bad_options_are_refused_in_one_line(files: dict[str, Any], change: dict
 def test_a_file_that_changes_is_other_data(files: dict[str, Any]):
     task = Parallel(**files)
     rewrite(files["test_source"], [f"Ein Hund {i}." for i in range(SIZES["test"])])
-    with pytest.raises(UserError, match="changed after"):
-        task.prepare()
     assert Parallel(**files).identity() != task.identity()
 
 
