@@ -41,11 +41,11 @@ def module_digest(module: str, file: Path) -> str:
     root = file.parents[len(parts) - (file.name != "__init__.py")]
     packages = [root.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts))]  # imported before the module
     start = {file, *(package for package in packages if package.is_file())}
-    return _digest(file, imported_files(start, [(root, parts[0])], named=None), [])
+    return _digest(file, imported_files(start, [(root, parts[0])]), [])
 
 
 def code_files(path: Path) -> set[Path]:
-    """Return a user's file, the files of the modules that it imports, transitively, and those that its texts name.
+    """Return a user's file and the files of the modules that it imports, transitively.
 
     Modules are searched for in its folder and in ``shared_roots``. If the folder is a package, modules of the same top-level
     package count too. Of a symbolic link, modules of the folder of the file itself count as well, where Python looks for them.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.code_digest import code_files
 from attnlab._util.files import real_path
 from attnlab._util.text import count
 from attnlab.cli._printing import constant_columns, print_table, print_text
 from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig
-from attnlab.planning.command_files import command_files, counted_files, unfollowed_imports
+from attnlab.planning.command_files import new_files
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -34,34 +38,33 @@ def print_commands(plan: Plan, *, each: bool = False) -> None:
     first = plan.runs[0].settings
     assert isinstance(first, CommandConfig)
     print_text(f"First command: {shlex.join(first.arguments)}")
-    named = "listed under 'files'" if plan.study.files is not None else "that count"
-    print_files(plan, each=each, named=named, consequence="A run is repeated when its command or files change.")
-    if plan.study.files is not None:
-        folder, found = real_path(plan.folder), command_files(real_path(plan.folder), first.arguments, first.env)
-        listed = {folder / name for name in counted_files(folder, first.files)}
-        code = [name for name in counted_files(folder, found) if name.endswith((".py", ".sh")) and folder / name not in listed]
-        if code:
-            print_text(f"note: not listed under 'files', so runs are not repeated when they change: {', '.join(code)}")
-    elif computed := unfollowed_imports(real_path(plan.folder), first.files):
-        print_text(
-            f"note: imports with computed names cannot be followed ({', '.join(computed[:SHOWN])}): when such a module "
-            "changes, runs are not repeated; you should list it under 'files'"
-        )
+    _print_files(sorted(first.listing), each=each, kind="that count", verb="its command or files change")
 
 
-def print_files(plan: Plan, *, each: bool, named: str = "with your classes", consequence: str | None = None) -> None:
-    """Print the number and the names of the files that the results depend on: of a program, or of the user's classes.
+def print_new_files(plan: Plan) -> None:
+    """Print a note on files that count from now on: results of a program would make its next runs others."""
+    first = plan.runs[0].settings
+    assert isinstance(first, CommandConfig)
+    if names := new_files(plan.study, first.listing):
+        words = f"{count(len(names), 'file')} that the runs did not have count from now on: {', '.join(names[:SHOWN])}"
+        print_text(f"note: {words}. If the program writes them, let git ignore them, or list what it reads under 'files'.")
+
+
+def print_class_files(plan: Plan, *, each: bool) -> None:
+    """Print the number and the names of the files with the user's classes, and of those that they import.
 
     Args:
         each: print all names instead of the first ones.
-        named, consequence: words for it.
     """
-    settings = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    names = {name for one in settings for name in (one.files if isinstance(one, CommandConfig) else one.sources)}
-    files = counted_files(real_path(plan.folder), names)
-    if not files and consequence is None:
-        return
-    shown = files if each or len(files) <= SHOWN + 1 else files[:SHOWN]
-    more = f" and {len(files) - len(shown)} more (--all lists them)" if len(shown) < len(files) else ""
-    end = consequence or "A run is repeated when its code changes."
-    print_text(f"Files {named} ({len(files)}): {', '.join(shown) or 'none'}{more}. {end}")
+    sources = {Path(name) for cell in (*plan.stages, *plan.cells) if cell.refusal is None for name in cell.config.sources}
+    folder = real_path(plan.folder)
+    files = {file for path in sources for file in code_files(path)}
+    if files:
+        names = sorted(os.path.relpath(file, folder) if file.is_relative_to(folder.parent) else str(file) for file in files)
+        _print_files(names, each=each, kind="with your classes", verb="its code changes")
+
+
+def _print_files(names: Sequence[str], *, each: bool, kind: str, verb: str) -> None:
+    shown = names if each or len(names) <= SHOWN + 1 else names[:SHOWN]
+    more = f" and {len(names) - len(shown)} more (--all lists them)" if len(shown) < len(names) else ""
+    print_text(f"Files {kind} ({len(names)}): {', '.join(shown) or 'none'}{more}. A run is repeated when {verb}.")

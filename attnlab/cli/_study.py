@@ -171,6 +171,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     Raises:
         UserError: every cell is refused.
     """
+    from attnlab.cli._plan_parts import print_new_files
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.result import judge
@@ -198,6 +199,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     compared, name = judge(result, history=history), plan.study.study
     analyzed = analyze_tasks(compared)
     print_results(result, compared, analyzed)
+    if plan.study.command is not None:
+        print_new_files(plan)
     print_omissions(plan)
     print_failures(result)
     print_verdict(compared, analyzed)

@@ -76,7 +76,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         memory: estimate the memory of every cell on CUDA, not only of those for a CUDA device.
         each: print a line for each refused or skipped cell instead of one for each reason, and all files that count.
     """
-    from attnlab.cli._plan_parts import print_commands, print_files
+    from attnlab.cli._plan_parts import print_class_files, print_commands
     from attnlab.cli._study import print_omissions
     from attnlab.planning.costs import cuda_peaks, memory_notes, requests_cuda
 
@@ -105,7 +105,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
-    print_files(plan, each=each)
+    print_class_files(plan, each=each)
     _print_stages(plan)
     _print_search(plan)
     _print_design(plan)

@@ -28,10 +28,12 @@ from attnlab.errors import UserError, nearest
 
 Value = str | int | float | bool
 
-SEED = "seed"
+SEED, RESULT = "seed", "result"  # placeholders that attnlab sets
 MAX_METRIC_NAME = 250  # characters that MLflow accepts
 CURVE = "curve/"  # begins the names of the curves that a program prints
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,49}")
+QUOTED = re.compile(r"""\\.|'[^']*'|"(\\.|[^"])*\"""", re.DOTALL)  # part of a command line
+OPERATORS = re.compile(r"&&|\|\||[;&|<>]+")  # of a shell
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Columns of `attnlab.load_runs` that every run has: an axis of such a name would hide one, or be hidden by it.
 COLUMNS = frozenset(
@@ -63,9 +65,11 @@ class CommandConfig(Section):
     """
 
     command: str = Field(min_length=1, description="the command line with its placeholders")
+    pattern: str | None = Field(default=None, description="a regular expression whose last match in stdout is the metric")
     values: dict[str, Value] = Field(default={}, description="placeholder -> value")
     env: dict[str, str] = Field(default={}, description="environment variables that the study sets")
-    files: dict[str, str] = Field(default={}, description="files that the results depend on -> digests")
+    files: dict[str, str] = Field(default={}, description="files that the results depend on -> digests, as recorded")
+    listing: dict[str, str] = Field(default={}, exclude=True, description="all files that the results depend on -> digests")
     seed: int = Field(default=0, ge=0)
     folder: str = Field(default="", description="the folder of the study, where the command runs")
 
@@ -74,9 +78,18 @@ class CommandConfig(Section):
     @property
     def arguments(self) -> list[str]:
         """The words of the command line with their values; words that are empty with them are left out."""
-        values = {name: _shown(value) for name, value in {**self.values, SEED: self.seed}.items()}
+        return self.words()
+
+    def words(self, result: str = "result.json") -> list[str]:
+        """Return `arguments` with the path of the file that ``{result}`` names."""
+        values = {name: _shown(value) for name, value in {**self.values, SEED: self.seed, RESULT: result}.items()}
         words = ["".join(before + values.get(name, "") for before, name in _parts(word)) for word in shlex.split(self.command)]
         return [word for word in words if word]
+
+    @property
+    def has_result_file(self) -> bool:
+        """Whether the command has a placeholder for the file of its result."""
+        return RESULT in _placeholders(self.command)
 
     def fingerprint(self) -> str:
         """Return 16 hex digits over the command line with its values, the variables, and the contents of the files.
@@ -84,6 +97,7 @@ class CommandConfig(Section):
         The folder does not count, so that a study can be moved, and neither does attnlab's version.
         """
         fields = {"arguments": self.arguments, "env": self.env, "files": self.files, "seed": self.seed}
+        fields |= {} if self.pattern is None else {"pattern": self.pattern}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -106,6 +120,10 @@ def _parts(word: str) -> Iterator[tuple[str, str]]:
         if spec or conversion or name == "":
             raise ValueError(f"expected only a name in a placeholder, such as {{seed}}, got it in {word!r}")
         yield before, name or ""
+
+
+def _placeholders(command: str) -> set[str]:
+    return {name for word in shlex.split(command) for _, name in _parts(word) if name}
 
 
 def metric_of(study: StudyConfig) -> tuple[str, str]:
@@ -136,7 +154,8 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
     for axis, index in chosen.items():
         values |= level_values(study, axis, index)
     env = {name: _shown(value) for name, value in study.env.items()}
-    return CommandConfig(command=study.command, values=values, env=env, folder=str(real_path(study.folder)))
+    folder = str(real_path(study.folder))
+    return CommandConfig(command=study.command, pattern=study.pattern, values=values, env=env, folder=folder)
 
 
 # ---------------------------------------------------------------- checks
@@ -144,7 +163,7 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
 
 def check_training(study: StudyConfig) -> None:
     """Raise ``UserError`` when a study of attnlab's training has a part that belongs to a command."""
-    for key in ("files", "env"):
+    for key in ("files", "env", "pattern"):
         if key in study.model_fields_set:
             raise UserError(f"expected {key!r} only together with 'command'", study.where(key, key=True))
 
@@ -166,6 +185,7 @@ def check_command(study: StudyConfig) -> None:
     _check_grid(study)
     _check_env(study)
     _check_placeholders(study)
+    _check_pattern(study)
 
 
 def _check_metric(study: StudyConfig) -> None:
@@ -219,6 +239,8 @@ def _check_name(study: StudyConfig, name: str, loc: Loc, *, what: str) -> None:
     place = study.where(*loc, key=True)
     if name == SEED:
         raise UserError(f"{what}: expected 'seeds: [...]' at the top level, got 'seed'", place)
+    if name == RESULT:
+        raise UserError(f"{what}: expected another name, because {{result}} is the file of a program's result", place)
     if not NAME.fullmatch(name):
         message = f"{what}: expected a name of letters, digits, '_', '-' and '.' that begins with a letter"
         raise UserError(f"{message}, got {kind(name)}", place)
@@ -345,13 +367,18 @@ def _check_placeholders(study: StudyConfig) -> None:
     """Check that the command has a placeholder for the seed and for each value, and no other."""
     assert study.command is not None
     place = study.where("command")
+    if operator := OPERATORS.search(QUOTED.sub("", study.command)):
+        message = (
+            f"command: expected a program and its arguments, got {operator[0]!r}, which only a shell understands: quote it, "
+        )
+        raise UserError(f"{message}or use sh -c '...'", place)
     try:
         words = shlex.split(study.command)
     except ValueError as error:
         message = f"command: expected a command line that can be split into words, got {study.command!r} ({error})"
         raise UserError(message, place) from None
     try:
-        used = {name for word in words for _, name in _parts(word) if name}
+        used = _placeholders(study.command)
     except ValueError as error:
         raise UserError(f"command: {error}; a brace of the command itself is doubled: {{{{", place) from None
     if not words:
@@ -360,11 +387,27 @@ def _check_placeholders(study: StudyConfig) -> None:
     if SEED not in used:
         message = "command: expected {seed} in it: without it, the runs of a cell would be one run repeated"
         raise UserError(message, place)
-    for name in sorted(used - sources.keys() - {SEED}):
-        known = [*sources, SEED]
+    for name in sorted(used - sources.keys() - {SEED, RESULT}):
+        known = [*sources, SEED, RESULT]
         message = f"command: expected placeholders that the base or the grid sets, got {{{name}}}{nearest(name, known)}"
         raise UserError(message, place)
     for name, loc in sources.items():
         if name not in used:
             message = f"{loc[0]}: expected {{{name}}} in the command, which does not use it"
             raise UserError(message, study.where(*loc, key=True))
+
+
+def _check_pattern(study: StudyConfig) -> None:
+    if study.pattern is None:
+        return
+    place = study.where("pattern")
+    assert study.command is not None
+    if RESULT in _placeholders(study.command):
+        raise UserError("pattern: expected either a pattern or {result} in the command, got both", place)
+    try:
+        groups = re.compile(study.pattern).groups
+    except re.error as error:
+        raise UserError(f"pattern: expected a regular expression, got {study.pattern!r} ({error})", place) from None
+    if groups != 1:
+        message = f"pattern: expected one group, which is the number, as in 'accuracy: (\\S+)', got {groups} groups"
+        raise UserError(message, place)

@@ -154,13 +154,17 @@ class StudyConfig(Section):
         default=None,
         min_length=1,
         description="a program that each run starts instead of training in attnlab, for example python train.py --lr {lr} "
-        "--seed {seed}. It runs in the folder of this file, without a shell, and should print metrics as JSON lines; {lr} is a "
-        "value of the base or the grid",
+        "--seed {seed}. It runs in the folder of this file, without a shell; {lr} is a value of the base or the grid. The last "
+        'line of stdout is its result, such as {"accuracy": 0.5}, or the file that {result} names',
+    )
+    pattern: str | None = Field(
+        default=None,
+        description="with command: a regular expression with one group; its last match in stdout is the metric of the study",
     )
     files: list[str] | None = Field(
         default=None,
-        description="with command: files that determine the results, or patterns, for example '*.py'; null: the files that "
-        "the command line names",
+        description="with command: files and folders that determine the results, or patterns, for example '*.py'; null: the "
+        "files below the folder of the study that git does not ignore",
     )
     env: dict[str, str | int | float | bool] = Field(
         default={}, description="with command: environment variables of its runs; they appear in the records"

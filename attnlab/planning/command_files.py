@@ -1,37 +1,23 @@
-"""The files that determine the results of a program: those that its command line names, and those that these import.
+"""The files that determine the results of a program.
 
-A word of the command line can name a script, a configuration or data, wherever wrappers such as ``torchrun`` or ``uv run`` put
-it. Shell scripts are read as command lines. What an option such as ``--out`` names is a result, which does not count.
+They are those that ``files:`` of its study lists; without it, those that git lists below the folder of the study; outside of a
+checkout, those whose names end in ``WITHOUT_GIT``. Nothing is read to find out what a program reads.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 
-from attnlab._util.code_digest import code_digest, code_files
+from attnlab._util import git
+from attnlab._util.code_digest import normalized
 from attnlab._util.files import real_path, sha256, why_no_file
-from attnlab._util.imported_files import (
-    OUTPUT,
-    Roots,
-    base_files,
-    code_tree,
-    computed_imports,
-    computed_names,
-    configuration_file,
-    editable_roots,
-    hydra_places,
-    imported_files,
-    module_file,
-    path_roots,
-)
 from attnlab.config.command import CommandConfig
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
@@ -39,290 +25,132 @@ from attnlab.errors import UserError
 from attnlab.planning.cell import Cell
 
 PYTHON = "python"  # as the first word, the interpreter that runs attnlab
-SHELLS = {"sh", "bash", "zsh", "dash", "ksh"}
-CONFIGURATION = ("*.yaml", "*.yml", "*.toml")  # of a folder that the command names
-RESULT = (
-    r"(out|outputs?|logs?|save|results?|metrics?|dump|export|checkpoints?|ckpts?|cache|tmp|history|predictions?|plots?|runs?|"
-    r"work|artifacts?|mlruns|wandb)"
-)
-PLACE = r"(to|file|path|dir|directory|folder|name|root|json|csv)"
-RESULT_OPTION = re.compile(rf"(-o|-{{0,2}}([a-z0-9]+[-_.])*{RESULT}[-_]?{PLACE}?([-_]{PLACE})*)", re.IGNORECASE)
-REDIRECTIONS = {">", ">>", "2>", "&>", "1>", "tee", "-a"}
-BEFORE_VARIABLE = re.compile(r"^.*\$(\{[^}]*\}|\([^)]*\)|\w+)/")  # "$(dirname "$0")/train.py"
-SETTINGS = (".py", ".sh", ".yaml", ".yml", ".toml")  # of files that are no result, whatever their name
-MAX_NAME = 200  # characters of a path that a word completes
-MAX_SCRIPT = 2**20  # bytes of a shell script that is read
-
-
-def command_files(folder: Path, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Path]:
-    """Return name -> path of the files that count for a command line.
-
-    Python code counts with the modules of its folder; modules from elsewhere have a separate entry.
-
-    Args:
-        folder: in which the command runs. Names are relative to it, or absolute as in the command.
-        arguments: the words.
-        env: the variables that the study sets, which may name files, too.
-    """
-    search = _Search(folder.absolute())
-    search.path(env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
-    search.words(
-        [*arguments, *(word for name, word in env.items() if name != "PYTHONPATH" and not RESULT_OPTION.fullmatch(name))]
-    )
-    search.imports(arguments)
-    search.configurations(arguments)
-    return search.files
-
-
-def counted_files(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return the names of files with those that Python code among them imports, relative to a folder where they lie in it."""
-    paths: set[Path] = set()
-    for name in names:
-        path = folder.absolute() / name
-        paths |= code_files(path) if path.suffix == ".py" else {path}
-    return sorted({_name(path, folder.absolute()) for path in paths})
-
-
-def unfollowed_imports(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return "file:line" of each import of a module with a computed name, in the counted files with these names."""
-    return [f"{name}:{line}" for name in counted_files(folder, names) for line in computed_imports(folder.absolute() / name)]
-
-
-def file_digest(path: Path) -> str:
-    """Return the digest of a file; of Python code without comments, and with the files that it imports from its folder."""
-    return code_digest(path) if path.suffix == ".py" else sha256(path)
+WITHOUT_GIT = (".py", ".yaml", ".yml", ".toml", ".json")
+OUTPUTS = ("runs", "reports")  # attnlab's folders
+STUDY, CELLS = (re.compile(rb"^%s:" % key, re.MULTILINE) for key in (b"study", b"(grid|include)"))  # keys of a study file
+DIGITS = 16  # of a digest
+MOST = 40  # files that a run records one by one: MLflow shortens a tag of more than 8,000 characters
 
 
 def find_program(word: str, folder: Path) -> str | None:
     """Return the path of the program that the first word of a command names; None when there is none.
 
     Args:
-        folder: of the study, to which a word with a slash is relative; others are looked up in ``PATH``.
+        word: The first word.
+        folder: Of the study, to which a word with a slash is relative; others are looked up in ``PATH``.
     """
     if word == PYTHON:
         return sys.executable
     return shutil.which(str(real_path(folder / word)) if "/" in word else word)
 
 
-def _name(path: Path, folder: Path) -> str:
-    """Return the path relative to the folder of a study, if it lies near to it, so that both can be moved; else the path."""
-    near = folder.parents[min(2, len(folder.parents)) - 1] if len(folder.parents) > 2 else folder
-    return Path(os.path.relpath(path, folder)).as_posix() if path.is_relative_to(near) else str(path)
-
-
-class _Search:
-    """Collects the files of a command line.
-
-    Attributes:
-        files: name -> path.
-        folders: in which words may name files: the one of the study, and those that a script changes to.
-        roots: where absolute imports start, in addition to the folder of each script.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.files: dict[str, Path] = {}
-        self.folders = [folder]
-        self.roots: Roots = []
-        self.code: set[Path] = set()  # that has no name: of `python -c`, and of installed scripts
-
-    def words(self, words: Sequence[str]) -> None:
-        """Add the files that the words of a command line name."""
-        for i, (before, word) in enumerate(zip(["", *words], words, strict=False)):
-            variable, equals, value = word.partition("=")
-            if equals and variable == "PYTHONPATH":
-                self.path(value)
-            elif before in ("cd", "--chdir", "--directory", "-C") and self._place(word, Path.is_dir) is not None:
-                self.folders.append(self._place(word, Path.is_dir))  # type: ignore[arg-type]
-            elif re.fullmatch(r"-[a-z]*c", before) and re.search(r"[\s;]", word):
-                self.script(word)
-            elif re.fullmatch(r"-[A-Za-z]{0,3}m|--module", before):
-                self._module(word)
-            elif re.fullmatch(r"-[A-Za-z]{0,3}m[a-z_][\w.]+", word):  # `python -mpackage.module`
-                self._module(word.partition("m")[2])
-            if not (
-                before in REDIRECTIONS or RESULT_OPTION.fullmatch(before) or (equals and RESULT_OPTION.fullmatch(variable))
-            ):
-                self._named(word, is_program=i == 0)
-
-    def script(self, text: str) -> None:
-        """Add the files that a shell script names, or Python code after ``-c`` imports."""
-        try:
-            compile(text, "", "exec")
-        except (SyntaxError, ValueError):
-            for line in text.replace("\\\n", " ").splitlines():
-                try:
-                    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
-                    lexer.whitespace_split = True
-                    self.words(list(lexer))
-                except ValueError:  # a quotation that continues in the next line
-                    self.words(line.split())
-            return
-        self.code_text(text)
-
-    def code_text(self, text: str) -> None:
-        """Add what the text of Python code imports from the folder of the study."""
-        import tempfile
-
-        self.roots += [(folder, None) for folder in self.folders]
-        with tempfile.TemporaryDirectory() as place:
-            file = Path(place) / "code.py"
-            file.write_text(text, encoding="utf-8")
-            self._add_imported({file}, set())
-
-    def path(self, value: str) -> None:
-        """Add the folders of a value of ``PYTHONPATH`` to those from which modules are imported."""
-        self.roots += path_roots(value, self.folders[0])
-
-    def imports(self, arguments: Sequence[str]) -> None:
-        """Add the modules that the code imports from elsewhere than the folders of its files."""
-        programs = [arguments[0], *(word for before, word in zip(arguments, arguments[1:], strict=False) if before == "run")]
-        prefixes = [self.folders[0] / ".venv"]
-        for word in programs if arguments else ():
-            found = find_program(word, self.folders[0])
-            if found is not None:
-                prefixes.append(Path(found).parent.parent)
-                if re.match(rb"#!.*python", _start(Path(found))):
-                    self.code.add(Path(found))
-        for prefix in dict.fromkeys(prefixes):
-            self.roots += editable_roots(prefix)
-        code = {path for path in self.files.values() if path.suffix == ".py"}
-        self.roots += [(folder, None) for folder in dict.fromkeys(path.parent for path in self.files.values() if path in code)]
-        own = set[Path]().union(*(code_files(path) for path in code))
-        self._add_imported(own | self.code, own | self.code)
-
-    def configurations(self, words: Sequence[str]) -> None:
-        """Add what the words choose among configurations of Hydra, and the bases of all configurations."""
-        places = dict.fromkeys(place for file in self._all_code() for place in self._hydra_folders(file))
-        for before, word in zip(["", *words], words, strict=False):
-            option, equals, value = word.partition("=")
-            group = option.lstrip("+~-").partition("@")[0]
-            if before in ("--config-name", "-cn") or (equals and group == "config-name"):
-                names = [word if before in ("--config-name", "-cn") else value]
-            else:
-                names = [f"{group}/{choice}" for choice in value.strip("[]").split(",")] if equals and group else []
-            found = [configuration_file(place, name.strip()) for place in places for name in names]
-            for path in filter(None, found):
-                self._add(path)
-        self._computed(words)
-        for path in base_files(self.files.values(), self.folders):
-            self._add(path)
-
-    def _computed(self, words: Sequence[str]) -> None:
-        """Add the files that the code reads by a name computed from a word: `open(f"conf/{name}.json")`."""
-        values = {word.rpartition("=")[2] for word in words} - {""}
-        for file in self._all_code():
-            tree = code_tree(file)
-            for pattern, value in product(sorted(computed_names(tree)) if tree else (), sorted(values)):
-                name = pattern.replace("*", value)
-                if not (value.isdigit() or os.path.isabs(value) or OUTPUT.search(name)):
-                    places = [Path(os.path.normpath(folder / name)) for folder in (file.parent, *self.folders)]
-                    for path in places:
-                        if "\0" not in name and len(name) < MAX_NAME and path.is_file():
-                            self._add(path)
-
-    def _all_code(self) -> set[Path]:
-        """Return the Python code among the files, with what it imports from its folder."""
-        own = (code_files(path) for path in self.files.values() if path.suffix == ".py")
-        return {path for path in self.code.union(*own) if path.suffix in (".py", "")}
-
-    def _hydra_folders(self, file: Path) -> Iterator[Path]:
-        tree = code_tree(file)
-        yield from (place for place, is_file in hydra_places(tree, file.parent) if not is_file) if tree else ()
-
-    def _add_imported(self, code: set[Path], known: set[Path]) -> None:
-        for path in imported_files(code, self.roots, named=self.folders) - known - code:
-            self._add(path)
-
-    def _add(self, path: Path) -> None:
-        self.files[_name(path, self.folders[0])] = path
-
-    def _place(self, name: str, is_kind: object) -> Path | None:
-        for folder in self.folders:
-            try:
-                path = Path(os.path.normpath(folder / name))  # a link counts, wherever it leads
-                if is_kind(path):  # type: ignore[operator]
-                    return path
-            except (OSError, ValueError):  # a word that is no path, such as one that is too long
-                continue
-        return None
-
-    def _named(self, word: str, *, is_program: bool) -> None:
-        """Add the files that a word names: itself, what follows ``=`` or ``@``, and parts between commas."""
-        for name in _candidates(word):
-            path = self._place(name, Path.is_file)
-            folder = self._place(name, Path.is_dir) if path is None and not is_program else None
-            counts = path is not None and path not in self.files.values() and not self._is_program(path)
-            if path is not None and counts and (is_program or not _is_result(path)):
-                self._add(path)
-                start = _start(path)
-                if path.suffix in (".sh", ".bash") or (start.startswith(b"#!") and b"sh" in start) or path.name == "Makefile":
-                    self.script(path.read_bytes()[:MAX_SCRIPT].decode(errors="replace"))
-            elif folder is not None and self._is_inside(folder) and not re.fullmatch(RESULT, folder.name):
-                if (folder / "__main__.py").is_file():
-                    self._add(folder / "__main__.py")
-                for pattern in CONFIGURATION:
-                    for file in (file for depth in ("", "*/", "*/*/") for file in folder.glob(depth + pattern)):
-                        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
-                            self._add(file)
-        if is_program and Path(word).name == "make":
-            self._named("Makefile", is_program=False)
-
-    def _is_inside(self, folder: Path) -> bool:
-        return folder not in self.folders and folder.is_relative_to(self.folders[0])
-
-    def _is_program(self, path: Path) -> bool:
-        """Return whether a file outside of the study's folder is an installed program, for example an interpreter."""
-        return path.suffix not in (".py", ".sh") and not path.is_relative_to(self.folders[0]) and os.access(path, os.X_OK)
-
-    def _module(self, module: str) -> None:
-        """Add the files of a module that is run by its name, and let modules be imported from the folder of the study."""
-        self.roots += [(folder, None) for folder in self.folders if (folder, None) not in self.roots]
-        for root in dict.fromkeys(root for root, _ in self.roots):
-            parts = module.split(".")
-            names = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
-            found = [module_file(root, name) for name in (*names, f"{module}.__main__")]
-            if any(found[len(names) - 1 :]):
-                for file in filter(None, found):
-                    self._add(file)
-
-
-def _is_result(path: Path) -> bool:
-    return path.suffix not in SETTINGS and (path.suffix == ".log" or bool(re.match(rf"{RESULT}([-_.]|$)", path.stem)))
-
-
-def _start(path: Path) -> bytes:
+def file_digest(path: Path) -> str:
+    """Return the digest of a file, of Python code without comments and docstrings; "" when there is no such file."""
     try:
-        with path.open("rb") as file:
-            return file.readline(200)
+        return (hashlib.sha256(normalized(path.read_bytes())).hexdigest() if path.suffix == ".py" else sha256(path))[:DIGITS]
     except OSError:
-        return b""
+        return ""
 
 
-def _candidates(word: str) -> Iterator[str]:
-    word = BEFORE_VARIABLE.sub("", word)
-    parts = [word, word.partition("=")[2], word.removeprefix("@")]
-    yield from dict.fromkeys(name for part in parts for name in (part, *part.split(",")) if name)
+def changed_file(command: CommandConfig) -> str:
+    """Return the name of the first file that is not as it was when its study was planned; "" when all are."""
+    folder = Path(command.folder)
+    return next((name for name, digest in command.listing.items() if file_digest(folder / name) != digest), "")
+
+
+def counted_files(study: StudyConfig) -> list[str]:
+    """Return the names of the files that count for a study of a program, relative to its folder.
+
+    Raises:
+        UserError: ``files`` names a file that does not exist, or a pattern that matches none.
+    """
+    if study.files is not None:
+        return sorted({name for i in range(len(study.files)) for name in _matches(study, i)})
+    return sorted(_counting(study, git.listed_files(study.folder)) or _counting(study, _without_git(study)))
+
+
+def new_files(study: StudyConfig, listing: Mapping[str, str]) -> list[str]:
+    """Return the names of files that count now and did not when the study was planned: its program may have written them."""
+    return [name for name in counted_files(study) if name not in listing]
+
+
+def _matches(study: StudyConfig, i: int) -> list[str]:
+    """Return the files of the i-th entry of ``files``: a file, a folder with all that is below it, or a pattern."""
+    assert study.files is not None
+    pattern, place = study.files[i], study.where("files", i)
+    named = study.folder / pattern
+    if pattern and named.is_file():
+        return [_name(study, named)]
+    try:
+        paths = named.rglob("*") if pattern and named.is_dir() else study.folder.glob(pattern)
+        names = _counting(study, (_name(study, path) for path in paths))
+    except (ValueError, NotImplementedError) as error:  # an empty or an absolute pattern
+        message = f"files: expected a path or a pattern relative to the study, got {pattern!r} ({error})"
+        raise UserError(message, place) from None
+    if not names:
+        found = why_no_file(named) if os.path.lexists(named) and not named.is_dir() else "it matches none"
+        raise UserError(f"files: expected a file, a folder or a pattern of files, got {pattern!r}: {found}", place)
+    return names
+
+
+def _name(study: StudyConfig, path: Path) -> str:
+    return Path(os.path.relpath(path, study.folder)).as_posix()
+
+
+def _without_git(study: StudyConfig) -> Iterator[str]:
+    for place, folders, files in os.walk(study.folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and not Path(place, name, "pyvenv.cfg").exists()]
+        yield from (_name(study, Path(place, name)) for name in files if name.endswith(WITHOUT_GIT))
+
+
+def _counting(study: StudyConfig, names: Iterable[str]) -> list[str]:
+    """Return the names without folders, hidden files, studies, and files that attnlab writes."""
+    return [
+        name
+        for name in names
+        if not any(part.startswith(".") and part != ".." for part in Path(name).parts)
+        and (path := study.folder / name).is_file()
+        and not _is_output(study, path)
+        and not _is_study(study, path)
+    ]
+
+
+def _is_output(study: StudyConfig, path: Path) -> bool:
+    """Return whether a path lies in a folder of runs or reports."""
+    folder, path = study.folder.absolute(), path.absolute()
+    own = [*(folder / name for name in OUTPUTS), Path(os.environ.get("ATTNLAB_RUNS") or "runs").absolute()]
+    top = folder / os.path.relpath(path, folder).partition("/")[0]
+    return any(path.is_relative_to(place) for place in own) or (top / "mlflow.db").exists()
+
+
+def _is_study(study: StudyConfig, path: Path) -> bool:
+    if study.path is not None and path.samefile(study.path):
+        return True
+    return path.suffix in (".yaml", ".yml") and all(key.search(path.read_bytes()) for key in (STUDY, CELLS))
 
 
 def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Cell]:
     """Return the cells of a plan, each with the digests of its files.
 
     Raises:
-        UserError: the program, or a file that the study lists, does not exist.
+        UserError: the program, or a file that the study lists, does not exist; or nothing says whether a file that a command
+            names counts.
     """
-    listed = None if study.files is None else _listed_files(study)
-    digests: dict[Path, str] = {}
-    resolved = []
     for cell in cells:
-        command = cell.command
-        _check_program(study, command)
-        files = command_files(study.folder, _without_seed(command), command.env) if listed is None else listed
-        for path in files.values():
-            if path not in digests:
-                digests[path] = file_digest(path)
-        command = command.model_copy(update={"files": {name: digests[path] for name, path in files.items()}})
-        resolved.append(Cell(cell.name, cell.axes, command, where=cell.place))
-    return resolved
+        _check_program(study, cell.command)
+    listing = {name: file_digest(study.folder / name) for name in counted_files(study)}
+    named = list(dict.fromkeys(name for cell in cells for name in _named(study, cell.command)))
+    _check_named(study, named, listing)
+    update = {"files": _recorded(listing, first=named), "listing": listing}
+    return [Cell(cell.name, cell.axes, cell.command.model_copy(update=update), where=cell.place) for cell in cells]
+
+
+def _recorded(listing: Mapping[str, str], *, first: Iterable[str]) -> dict[str, str]:
+    """Return the digests that a run records: of the first files one by one, and one of all others."""
+    names = list(dict.fromkeys([*(name for name in first if name in listing), *listing]))
+    kept, rest = {name: listing[name] for name in names[:MOST]}, "".join(f"{name} {listing[name]}\n" for name in names[MOST:])
+    digest = hashlib.sha256(rest.encode("utf-8", "surrogateescape")).hexdigest()[:DIGITS]
+    return kept | ({f"{len(names) - MOST} more files": digest} if rest else {})
 
 
 def _check_program(study: StudyConfig, command: CommandConfig) -> None:
@@ -332,28 +160,39 @@ def _check_program(study: StudyConfig, command: CommandConfig) -> None:
     if find_program(program, study.folder) is None:
         where = f"in {real_path(study.folder)}" if "/" in program else "in PATH"
         raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
-    for word in command.arguments[1:]:
-        path = study.folder / word.rpartition("=")[2]
-        with suppress(OSError):  # a word that is no path, such as one that is too long
-            if path.is_fifo():
-                raise UserError(f"command: expected a file, got {word!r}: {why_no_file(path)}", study.where("command"))
 
 
-def _listed_files(study: StudyConfig) -> dict[str, Path]:
-    """Return name -> path of the files that the study lists."""
-    files: dict[str, Path] = {}
-    for i, pattern in enumerate(study.files or []):
-        try:
-            matches = sorted(study.folder.glob(pattern))
-        except (ValueError, NotImplementedError) as error:  # an empty or an absolute pattern
-            message = f"files: expected a path or a pattern relative to the study, got {pattern!r} ({error})"
-            raise UserError(message, study.where("files", i)) from None
-        paths = [path for path in matches if path.is_file()]
-        if not paths:
-            found = f"{matches[0].name}: {why_no_file(matches[0])}" if matches else f"none matches {pattern!r}"
-            raise UserError(f"files: expected a file or a pattern of files, but {found}", study.where("files", i))
-        files |= {path.relative_to(study.folder).as_posix(): path for path in paths}
-    return files
+def _check_named(study: StudyConfig, named: Sequence[str], listing: Mapping[str, str]) -> None:
+    """Raise ``UserError`` for a file that a command names if neither ``files`` nor git says whether it counts."""
+    if study.files is not None:
+        return
+    in_git = bool(git.listed_files(study.folder))
+    for name in named:
+        is_counted = any(counted == name or counted.startswith(f"{name}/") for counted in listing)
+        if not is_counted and not (in_git and not name.startswith("../")):  # git ignores it
+            message = (
+                f"command: expected the key 'files', because the command names {name!r}, which would not count: list what the"
+            )
+            raise UserError(f'{message} program reads, for example files: ["*.py", {name}]', study.where("command"))
+
+
+def _named(study: StudyConfig, command: CommandConfig) -> Iterator[str]:
+    """Yield the files, and the folders below the study's, that the words of a command name whatever its seed."""
+    folder = study.folder.absolute()
+    for i, word in enumerate(_without_seed(command)):
+        for part in dict.fromkeys((word, word.partition("=")[2])):
+            path = Path(os.path.normpath(folder / part))
+            is_below = path.is_relative_to(folder) and path != folder and not _is_output(study, path)
+            with suppress(OSError, ValueError):  # a word that is no path, such as one that is too long
+                is_file = path.is_file() and (i or "/" in part) and not _is_installed(path, folder)
+                if part and (is_file or (is_below and path.is_dir())):
+                    yield _name(study, path)
+
+
+def _is_installed(path: Path, folder: Path) -> bool:
+    """Return whether a file is a program that is not the study's own, such as an interpreter."""
+    is_elsewhere = not real_path(path).is_relative_to(real_path(folder)) or (path.parents[1] / "pyvenv.cfg").exists()
+    return is_elsewhere and path.suffix not in (".py", ".sh") and os.access(path, os.X_OK)
 
 
 def _without_seed(command: CommandConfig) -> list[str]:

@@ -114,7 +114,7 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
             before = _digests(json.loads(tags["attnlab.config"]))
             changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
             added.update(code[cell].keys() - before.keys())
-    notes = {f"{name} (or a file that it imports or names) has changed since": count for name, count in sorted(changed.items())}
+    notes = {f"{name} (or a file that it imports) has changed since": count for name, count in sorted(changed.items())}
     notes |= {f"{name} counts now, and did not when": count for name, count in sorted(added.items())}
     return [
         f"{words} {count} run{'' if count == 1 else 's'} of this study "

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
 from functools import cache
 from itertools import takewhile
@@ -20,6 +19,7 @@ from uuid import uuid4
 
 from attnlab._util.colors import color_of
 from attnlab._util.files import file_lock, replacing
+from attnlab._util.git import git
 from attnlab._util.packages import version_of
 from attnlab._util.redact import command_line, redact
 from attnlab.config.axes import LAYERS, layers_text, text
@@ -50,9 +50,6 @@ COMMON_PARAMS = {
 }
 NOTE_LIMIT = 7_900  # characters; MLflow rejects a run's tag longer than 8,000
 STUDY_NOTE_LIMIT = 4_900  # characters; MLflow rejects an experiment's tag longer than 5,000
-GIT_TIMEOUT = 20  # seconds
-GIT_OPTIONS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-GIT_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 GIT_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 
 
@@ -349,24 +346,11 @@ def study_text(plan: Plan) -> str:
 
 def git_commit(folder: str) -> str:
     """Return the commit of the checkout at ``folder``; "" if it is not one, or git is not here."""
-    return _git(folder, "rev-parse", "HEAD")
+    return git(folder, "rev-parse", "HEAD")
 
 
 def git_is_dirty(folder: str) -> bool:
     """Return whether tracked files differ from the commit. Filters that the repository itself defines are not applied."""
-    filters = _git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", GIT_FILTERS).splitlines()
+    filters = git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", GIT_FILTERS).splitlines()
     off = [word for name in filters for word in ("-c", f"{name}=", "-c", f"{name.rpartition('.')[0]}.required=false")]
-    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty", options=off))
-
-
-def _git(folder: str, *arguments: str, options: list[str] | None = None) -> str:
-    """Return what a command prints; "" if it fails."""
-    words = ["git", *GIT_OPTIONS, *(options or []), "-C", folder, *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "GIT_EXTERNAL_DIFF"} | GIT_ENVIRONMENT
-    try:
-        done = subprocess.run(
-            words, capture_output=True, check=False, timeout=GIT_TIMEOUT, env=environment, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):  # no git on this machine
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+    return bool(git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty", options=off))

@@ -133,16 +133,20 @@ def test_a_folder_without_init_is_a_package(statement: str, tmp_path: Path) -> N
     assert load_file(tmp_path / "mine.py").Scale().get() == 4
 
 
-def test_modules_on_the_path_and_named_files_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write(
-        tmp_path / "own", mine="import importlib\nimport shared\nimportlib.import_module('near')\nX = 'sizes.yaml'\n"
-    )
+def test_modules_on_the_path_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "own", mine="import shared\nimport near\nX = 'sizes.yaml'\n")
     write(folder, near="x = 1\n")
     write(tmp_path / "lib", shared="import deep.er\n", deep__er="x = 1\n", unused="x = 1\n")
     (folder / "sizes.yaml").write_text("a: 1 # one\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
     before = code_digest(folder / "mine.py")
-    names = {"own/near.py": True, "own/sizes.yaml": True, "lib/shared.py": True, "lib/deep/er.py": True, "lib/unused.py": False}
+    names = {
+        "own/near.py": True,
+        "own/sizes.yaml": False,
+        "lib/shared.py": True,
+        "lib/deep/er.py": True,
+        "lib/unused.py": False,
+    }
     for name, counts in names.items():
         text = (tmp_path / name).read_text()
         (tmp_path / name).write_text(f"{text}y: int\n")

@@ -11,7 +11,7 @@ from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.study.execution.command import parse_metrics
+from attnlab.study.execution.command import parse_object, parse_point
 from tests.support.paths import ROOT
 
 STUDY = """\
@@ -94,27 +94,18 @@ def test_the_fingerprint_covers_the_command_the_files_and_the_environment(folder
     assert len(set(before)) == 4 and keys() == before
     assert set(keys(STUDY.replace("1e-3", "2e-3"))).isdisjoint(before)
     assert set(keys(STUDY + "env: {MODE: fast}\n")).isdisjoint(before)
-    (folder / "data.txt").write_text("other")  # no command names it
+    assert set(keys(STUDY + "pattern: 'loss (.*)'\n")).isdisjoint(before)
     (folder / "train.py").write_text("# a comment\nimport helper\n")
     assert keys() == before
-    (folder / "helper.py").write_text("X = 2\n")  # which train.py imports
+    (folder / "helper.py").write_text("X = 2\n")
     assert set(keys()).isdisjoint(before)
 
 
-def test_files_are_listed_by_patterns_or_named_by_the_command(folder: Path) -> None:
-    def files(text: str) -> set[str]:
-        (cell, *_) = plan(write(folder, text)).cells
-        assert isinstance(cell.settings, CommandConfig)
-        return set(cell.settings.files)
-
-    assert files(STUDY) == {"train.py"}
-    assert files(STUDY.replace("--lr {lr}", "--lr={lr} --data=data.txt -m helper")) == {"train.py", "data.txt", "helper.py"}
-    (folder / "linked.txt").symlink_to(folder / "data.txt")
-    assert files(STUDY.replace("train.py", f"{folder}/train.py x/../linked.txt ../outside.txt")) == {"train.py", "linked.txt"}
-    (folder / "rows-0.txt").touch()
-    assert files(STUDY.replace("--seed {seed}", "--seed {seed} rows-{seed}.txt")) == {"train.py"}, "the same for all seeds"
-    assert files(STUDY + "files: ['*.py', data.txt]\n") == {"train.py", "helper.py", "data.txt"}
-    assert files(STUDY + "files: []\n") == set()
+def test_the_path_of_the_result_is_no_part_of_the_identity(folder: Path) -> None:
+    (cell, *_) = plan(write(folder, STUDY.replace("--lr", "--out={result} --lr"))).cells
+    config = cell.settings
+    assert isinstance(config, CommandConfig) and config.has_result_file
+    assert config.arguments[4] == "--out=result.json" and config.words("/a/b.json")[4] == "--out=/a/b.json"
 
 
 def test_a_study_as_a_dict_keeps_its_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +121,7 @@ def test_the_page_of_the_documentation_is_valid(folder: Path) -> None:
     planned = plan(write(folder, first))
     assert len(planned.runs) == 10 and [cell.name for cell in planned.cells] == ["dense", "gated"]
     lines = re.findall(r"^\{.*\}$", text, flags=re.MULTILINE)
-    metrics = [parse_metrics(line) for line in lines]
-    assert [found and found[0] for found in metrics] == [100, 200, None] and metrics[-1] and "bits_per_byte" in metrics[-1][1]
+    assert [parse_point(line)[0] for line in lines] == [100, 200, None] and "bits_per_byte" in parse_object(lines[-1])
 
 
 MISTAKES = [
@@ -167,8 +157,16 @@ MISTAKES = [
     ("name: loss", 'name: ""', "8:16", ("can be recorded", "empty")),
     ("name: loss", "name: ..", "8:16", ("can be recorded",)),
     ("name: loss", f"name: {'x' * 300}", "8:16", ("can be recorded", "250")),
-    ("margin: 0.01", "files: [no_such_*.txt]", "9:9", ("none matches 'no_such_*.txt'",)),
-    ("margin: 0.01", "files: [/etc/passwd]", "9:9", ("relative to the study",)),
+    ("margin: 0.01", "files: [no_such_*.txt]", "9:9", ("'no_such_*.txt'",)),
+    ("margin: 0.01", "files: [/etc/pass*]", "9:9", ("relative to the study",)),
+    ("margin: 0.01", "pattern: 'loss'", "9:10", ("one group",)),
+    ("margin: 0.01", "pattern: '('", "9:10", ("a regular expression",)),
+    ("{lr: 1e-3}", "{lr: 1, result: x}", "3:15", ("{result}",)),
+    ("python train.py", "cd code && python train.py", "2:10", ("'&&'", "sh -c")),
+    ("--lr {lr}", "--lr {lr} > log.txt", "2:10", ("'>'", "sh -c")),
+    ("--lr {lr}", "--lr {lr} 2>&1 | tee log.txt", "2:10", ("'>&'", "sh -c")),
+    ("python train.py", "export A=1; python train.py", "2:10", ("';'", "sh -c")),
+    ("--lr {lr}", "--lr {lr} '>' \"a;b\" c\\;d", None, ()),  # quoted
     ("margin: 0.01", "env: {A B: 1}", "9:7", ("the name of a variable",)),
     ("margin: 0.01", "env: {A: [1]}", "9:10", ()),
     ("margin: 0.01", "imports: [train.py]", "9:1", ("expected no 'imports' in a study with 'command'",)),

@@ -207,12 +207,13 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 
 @world("docs/how-to/command.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
-    """A program that prints the metrics of the page, and a file of data."""
+    """A program that prints the metrics of the page, its data and its configurations."""
     page = (ROOT / "docs" / "how-to" / "command.md").read_text(encoding="utf-8")
     (metrics,) = [code.text for code in read_code(page) if not code.kind]
     (shell.folder / "train.py").write_text(f"print({metrics!r})\n", encoding="utf-8")
-    (shell.folder / "data").mkdir()
-    (shell.folder / "data" / "train.txt").touch()
+    for name in ("data/train.csv", "configs/a.yaml"):
+        (shell.folder / name).parent.mkdir()
+        (shell.folder / name).touch()
     shell.base = yaml.safe_load(code_of("how-to/command.md", "study.yaml"))
     shell.fill["FOLDER"] = "nanogpt"
     shell.smaller["run"] = ["--no-report"]

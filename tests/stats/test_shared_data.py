@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def planned(command: str, axis: str, values: list[str], **base: Any) -> Plan:
     study = {"study": "program", "command": command, "grid": {axis: values}, "base": base, "baseline": {axis: values[0]}}
-    return plan({**study, "seeds": [0, 1, 2, 3], "metric": {"name": "loss", "direction": "min"}})
+    return plan({**study, "files": ["*"], "seeds": [0, 1, 2, 3], "metric": {"name": "loss", "direction": "min"}})
 
 
 def runs_of(planned: Plan, gap: float, **columns: Any) -> list[dict[str, Any]]:

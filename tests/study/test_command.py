@@ -19,7 +19,7 @@ from attnlab.extras.sharing.export import export
 from attnlab.report.stored import load
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
-from attnlab.study.execution.command import parse_metrics, run_command
+from attnlab.study.execution.command import run_command
 from attnlab.study.execution.job import Ended
 from attnlab.study.plan import code_change_notes
 from attnlab.study.result import StudyResult
@@ -112,7 +112,7 @@ ENDINGS = {
     "print(json.dumps({'score': float('nan')}))\n": ("diverged", ("score is nan",)),
     "print(json.dumps({'score': float('inf')}))\n": ("diverged", ("score is inf",)),
     "print(json.dumps({'score': 1e308}))\n": ("diverged", ("score is 1e+308",)),
-    "print('{\"loss\": 1}')\n": ("failed", ("without its metric", "only with a 'step'")),
+    "print('{\"loss\": 1}')\n": ("failed", ("the last line of stdout", "loss")),
     "time.sleep(60)\n": ("timed_out", ("run.timeout",)),
     "os.kill(os.getpid(), signal.SIGTERM)\n": ("failed", ("SIGTERM",)),
 }
@@ -275,29 +275,6 @@ def test_an_example_runs(name: str, options: list[str], tmp_path: Path, monkeypa
     assert set(runs["state"]) == {"completed"} and set(runs["folder"]) and len(runs) == 2
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('{"loss": 1.5}', (None, {"loss": 1.5})),
-        ('  {"step": 3, "loss": 1, "name": "x", "ok": true, "more": {"a": 1}}', (3, {"loss": 1.0})),
-        ('{"step": 3.0, "loss": Infinity}', (3, {"loss": math.inf})),
-        ('{"step": 3}', None),
-        ('{"step": 0.5, "loss": 1}', None),
-        ('{"step": "3", "loss": 1}', None),
-        ('{"step": NaN, "loss": 1}', None),
-        ('{"name": "x"}', None),
-        ('{"loss": 1', None),
-        ('[{"loss": 1}]', None),
-        ("loss: 1", None),
-        ("1", None),
-        ('{"loss": 1' + "0" * 400 + "}", None),
-        ("{" * 100_000, None),
-    ],
-)
-def test_metrics_are_the_numbers_of_a_json_object(line: str, expected: tuple[int | None, dict[str, float]] | None) -> None:
-    assert parse_metrics(line) == expected
-
-
 def test_a_study_whose_parent_is_killed_leaves_no_process_and_resumes(tmp_path: Path) -> None:
     root, wait = tmp_path / "runs", tmp_path / "wait"
     copy_store(root)
@@ -323,3 +300,22 @@ def test_a_study_whose_parent_is_killed_leaves_no_process_and_resumes(tmp_path: 
     assert list(runs["state"]) == ["completed"] * 10 and len(set(runs["fingerprint"])) == 10
     times = Counter(tuple(line.split()[:2]) for line in started(tmp_path))
     assert len(times) == 10 and sorted(times.values()) == [1] * 8 + [2] * 2, "only the two runs that were killed ran twice"
+
+
+def test_a_file_that_the_program_writes_is_named_before_it_costs_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, f"open(f'{{how}}.json', 'w').write('1')\n{END}")
+    (folder / "s.yaml").write_text(json.dumps({**STUDY, "seeds": [0, 1]}))
+    assert main(["run", "s.yaml", "--no-report"]) == 0
+    assert "gated.json, plain.json" in capsys.readouterr().out
+    (folder / "s.yaml").write_text(json.dumps({**STUDY, "seeds": [0, 1], "files": ["*.py"]}))
+    assert main(["plan", "s.yaml"]) == 0
+    assert "Finished runs: 4 of 4" in capsys.readouterr().out
+
+
+def test_a_program_that_is_edited_while_its_study_runs_mixes_no_results(folder: Path) -> None:
+    edit = "if len(open('log').readlines()) == 3: open('train.py', 'a').write('score += 1\\n')\n"
+    write(folder, edit + END)
+    states = Counter(row.state for row in go(folder, {"seeds": [0, 1, 2]}).rows)
+    assert states == {"completed": 2, "failed": 4}
+    write(folder, END)
+    assert go(folder).ok and set(load_runs("program", folder / "runs")["score"] < 1.5) == {True}

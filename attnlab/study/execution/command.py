@@ -1,49 +1,49 @@
-"""One run of a program: start it, read the metrics that it prints, and describe its end.
+"""One run of a program: start it, read its result, and describe its end.
 
-This happens in the process of the run (``worker``), which leads a process group. The program and all that it starts belong to
+This happens in the process of the run (``child``), which leads a process group. The program and all that it starts belong to
 that group, so that they end with the run, and with the study.
 
-``Printed`` reads the metrics that a program prints: the lines that have some, their recorded names, and what is left out.
+The result is the last line of standard output, one JSON object; or the last match of ``pattern`` there; or the file that
+``{result}`` names. Earlier lines that are a JSON object with a ``step`` are points of curves.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import os
 import re
 import resource
-import selectors
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from queue import Empty, Queue
+from threading import Thread
+from typing import IO, Any
 
 from attnlab._util.machine import peak_memory
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
 from attnlab.config.command import COLUMNS, SEED, CommandConfig, curve_name, describe_bad_name, result_name
 from attnlab.errors import UserError, one_line
-from attnlab.planning.command_files import find_program
+from attnlab.planning.command_files import changed_file, find_program
 from attnlab.study.execution.job import Ended, Killed, Raised
 from attnlab.tracking.attempts import restored
 from attnlab.training.result import History, Report, Result, load_result, save_result
 
+RESULT_FILE = "program.json"  # in the folder of a run: the file that {result} names
 TAIL = 20  # last lines of stderr that are kept for a failure
-PRINTED_SHOWN = 100  # characters of a line, or of a name, in a message
-# Colors and other control sequences of a terminal: CSI sequences, and OSC sequences such as links and titles.
-CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\ufeff")
-SPLIT_FIELDS = {"split", "set", "subset", "phase", "mode", "dataset", "data"}  # that say what a line of results is about
+SHOWN = 3  # of them, in the reason of a failure
+SHOWN_LINE = 100  # characters of a line in a message
 POLL_SECONDS = 0.2
 DRAIN_SECONDS = 2.0  # for output that is left when the program has ended; a process that it left behind may hold the pipe
-MAX_LINE = 1 << 20  # bytes; the parts of a longer line are lines of the log
-SHOWN = 3  # of the last lines of stderr, in the reason of a failure
+QUEUED = 10_000  # lines that are read ahead
 
 
 def run_command(
@@ -57,26 +57,30 @@ def run_command(
 ) -> Ended | Raised | Killed:
     """Run a program to its end, unless the folder has its result.
 
-    The program's output that is no metrics is printed.
+    The program's output, except for points of curves, is printed.
 
     Args:
-        metric: by which the study compares its cells; without it there is no result.
-        threads: for ``OMP_NUM_THREADS``, unless the study sets it.
-        report: called as ``report(step, metrics)`` with each point of a curve.
-        folder: of the run.
-        notify: called with a line on each printed value that is left out.
+        config: The command.
+        metric: By which the study compares its cells; without it there is no result.
+        threads: For ``OMP_NUM_THREADS``, unless the study sets it.
+        report: Called as ``report(step, metrics)`` with each point of a curve.
+        folder: Of the run.
+        notify: Called with a line on each value of the result that is left out.
 
     Raises:
-        UserError: the program cannot be started.
+        UserError: The program cannot be started.
     """
     if (known := load_result(folder, config=config)) is not None:
         result, history = known
         for step, values in history:
             report(step, values)
         return Ended(RunState(result.state), result.summary, result.reason)
-    output = PrintedMetrics(report, notify, metric, {*config.values, SEED})
+    if name := changed_file(config):
+        return Raised(f"{name} has changed since the study was planned: rerun the study")
+    file = folder.absolute() / RESULT_FILE
+    file.unlink(missing_ok=True)
     own_peak, begin = peak_memory(), time.perf_counter()
-    process = _start(config, threads)
+    process, output = _start(config, threads, file), ProgramOutput(report, config.pattern)
     _read(process, output)
     code = process.wait()
     costs = {"wall_seconds": time.perf_counter() - begin, **_peak(own_peak)}
@@ -87,26 +91,31 @@ def run_command(
         shown = " | ".join(errors[-SHOWN:])
         reason = f"exit code {code}{f': {shown}' if shown else ''}"
         return Raised(redact(one_line(reason)), redact("\n".join(output.errors)))
-    if metric not in output.results:
-        return Raised(redact(one_line(describe_missing(output))))
-    result = Result(str(RunState.COMPLETED), {**output.results, **costs})
-    if not math.isfinite(restored(value := output.results[metric])):
+    if name := changed_file(config):
+        remedy = "rerun the study; if the program itself writes this file, list only what it reads under 'files'"
+        return Raised(f"{name} has changed while the program ran: {remedy}")
+    try:
+        results = _results(config, metric, output, file, notify)
+    except ValueError as error:
+        return Raised(redact(one_line(str(error))))
+    result = Result(str(RunState.COMPLETED), {**results, **costs})
+    if not math.isfinite(restored(value := results[metric])):
         result.state, result.reason = str(RunState.DIVERGED), f"{metric} is {value:g}"
     save_result(result, output.history, config=config, folder=folder)
     return Ended(RunState(result.state), result.summary, result.reason)
 
 
-def _start(config: CommandConfig, threads: int) -> subprocess.Popen[bytes]:
-    words, folder = config.arguments, Path(config.folder)
+def _start(config: CommandConfig, threads: int, result: Path) -> subprocess.Popen[str]:
+    words, folder = config.words(result=str(result)), Path(config.folder)
     program = find_program(words[0], folder)
     if program is None:
         raise UserError(f"command: there is no executable {words[0]!r} any more")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads), **config.env}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # which is blocked here while a process starts
-    pipe = subprocess.PIPE
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         return subprocess.Popen(
-            [program, *words[1:]], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            [program, *words[1:]], cwd=folder, env=environment, **streams, text=True, encoding="utf-8", errors="replace"
         )
     except (OSError, ValueError) as error:
         raise UserError(f"command: cannot start {words[0]!r}: {error}") from error
@@ -123,237 +132,168 @@ def _peak(least: int) -> dict[str, float]:
     return {"host_peak_mib": peak / 2**20} if peak > least else {}
 
 
-def _read(process: subprocess.Popen[bytes], output: PrintedMetrics) -> None:
-    """Read what a program prints until it has ended and its pipes are closed, or empty."""
+def _read(process: subprocess.Popen[str], output: ProgramOutput) -> None:
+    """Read the lines that a program prints until it has ended and its pipes are closed, or empty."""
     assert process.stdout is not None and process.stderr is not None
-    readers: dict[int, _Lines] = {}
-    with selectors.DefaultSelector() as selector:
-        for pipe, take in ((process.stdout, output.read), (process.stderr, output.read_error)):
-            selector.register(pipe, selectors.EVENT_READ)
-            readers[pipe.fileno()] = _Lines(take)
-        deadline = math.inf
-        while selector.get_map() and time.monotonic() < deadline:
-            ready = selector.select(POLL_SECONDS)
-            for key, _ in ready:
-                if not readers[key.fd].feed(os.read(key.fd, 1 << 16)):
-                    selector.unregister(key.fileobj)
-            if process.poll() is not None:
-                if not ready:
-                    break
-                deadline = min(deadline, time.monotonic() + DRAIN_SECONDS)
-    for lines in readers.values():
-        lines.feed(b"\n")
+    lines: Queue[tuple[Callable[[str], None], str]] = Queue(QUEUED)
 
+    def forward(pipe: IO[str], take: Callable[[str], None]) -> None:
+        for line in pipe:  # carriage returns, as of a progress bar, end lines, too
+            lines.put((take, line))
 
-class _Lines:
-    """Splits the output of a program into lines.
-
-    Args:
-        take: called with each line that is not empty.
-    """
-
-    def __init__(self, take: Callable[[str], None]) -> None:
-        self._take, self._rest = take, b""
-
-    def feed(self, data: bytes) -> bool:
-        """Take the lines that these bytes complete; return False when there are no bytes, at the end of the output."""
-        for line in self._complete(data):
-            if text := line.decode("utf-8", "replace").rstrip("\r"):
-                self._take(text)
-        return bool(data)
-
-    def _complete(self, data: bytes) -> Iterator[bytes]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        yield from lines
-        if len(self._rest) > MAX_LINE:
-            yield self._rest
-            self._rest = b""
+    streams = ((process.stdout, output.read), (process.stderr, output.read_error))
+    readers = [Thread(target=forward, args=stream, daemon=True) for stream in streams]
+    for reader in readers:
+        reader.start()
+    deadline = math.inf
+    while time.monotonic() < deadline and (not lines.empty() or any(reader.is_alive() for reader in readers)):
+        if deadline == math.inf and process.poll() is not None:
+            deadline = time.monotonic() + DRAIN_SECONDS
+        with suppress(Empty):
+            take, line = lines.get(timeout=POLL_SECONDS)
+            take(line.rstrip("\n"))
 
 
 @dataclass
-class PrintedMetrics:
-    """The metrics that a program has printed, and the end of its errors.
+class ProgramOutput:
+    """The output of a program.
 
     Attributes:
-        report: called as ``report(step, metrics)`` with each point of a curve.
-        notify: called with one line on each value that is left out, once for each name.
-        metric: by which the study compares its cells.
-        placeholders: names of the command's values, which no result replaces.
-        results: metric -> its last value in a line without a step.
-        history: the points of curves, in order.
-        errors: the last lines of stderr.
-        mention: the last line that has the name of the metric, but no number for it; "" if there is none.
+        report: Called as ``report(step, metrics)`` with each point of a curve.
+        pattern: The regular expression whose last match is kept.
+        last: The last line of stdout that is not empty.
+        match: The last match of the pattern in stdout.
+        history: The points of curves, in order.
+        errors: The last lines of stderr.
     """
 
     report: Report
-    notify: Callable[[str], object]
-    metric: str
-    placeholders: set[str]
-    results: dict[str, float] = field(default_factory=dict)
+    pattern: str | None
+    last: str = ""
+    match: re.Match[str] | None = None
     history: History = field(default_factory=list)
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
-    mention: str = ""
-    _printed: dict[str, str] = field(default_factory=dict)  # recorded name -> printed name
-    _noted: set[str] = field(default_factory=set)
-    _splits: dict[str, str] = field(default_factory=dict)  # field that names a split -> its last text
 
     def read(self, line: str) -> None:
-        """Take a line of stdout: metrics, or a line of the log."""
-        metrics = parse_metrics(line)
-        if metrics is None:
+        """Take a line of stdout."""
+        self.last = line if line.strip() else self.last
+        for match in re.finditer(self.pattern, line) if self.pattern else ():
+            self.match = match
+        step, values = parse_point(line)
+        if step is None:
             print(line)
-        else:
-            self._take(*metrics)
-            if metrics[0] is None and self.metric in map(result_name, metrics[1]):
-                self._read_split(line)
-        if self.metric in line and (metrics is None or self.metric not in map(result_name, metrics[1])):
-            self.mention = visible(line)
-            if (
-                (fields := _json_object(self.mention.strip()))
-                and metrics is None
-                and _number(fields.get(self.metric)) is not None
-            ):
-                self._leave_out(self.metric, f"expected a whole number as step, got {_shorten(repr(fields['step']))}")
-            if _is_result_without_number(self.mention, self.metric):
-                self.results.pop(self.metric, None)  # the last value counts, and it is none: the earlier one is out of date
-
-    def _read_split(self, line: str) -> None:
-        """Notify when results in the study's metric are of several splits, of which the last one counts."""
-        fields = _json_object(visible(line).strip()) or {}
-        for name in SPLIT_FIELDS & fields.keys():
-            before, now = self._splits.get(name), str(fields[name])
-            if before not in (None, now) and name not in self._noted:
-                self._noted.add(name)
-                values = f"{_shorten(repr(before))} and {_shorten(repr(now))}"
-                self.notify(f"{self.metric!r} is printed with {name} {values}: the last line counts")
-            self._splits[name] = now
+        elif values:
+            self.history.append((step, values))
+            self.report(step, values)
 
     def read_error(self, line: str) -> None:
         """Take a line of stderr."""
         print(line)
-        if shown := line.rstrip().rpartition("\r")[2]:  # the last state of a progress bar
-            self.errors.append(shown)
-
-    def _take(self, step: int | None, values: Mapping[str, float]) -> None:
-        naming = result_name if step is None else curve_name
-        named: dict[str, float] = {}
-        # A name that is recorded as it is goes first: another one that becomes the same is the one to leave out.
-        for printed in sorted(values, key=lambda name: not naming(name).endswith(name)):
-            if name := self._recorded(printed, naming(printed), is_result=step is None):
-                named[name] = values[printed]
-        if step is None:
-            self.results |= named
-        elif named:
-            self.history.append((step, named))
-            self.report(step, named)
-
-    def _recorded(self, printed: str, name: str, *, is_result: bool) -> str:
-        """Return the name under which a value is recorded; "" if it is left out."""
-        if is_result and name in self.placeholders:
-            return ""
-        if is_result and name in COLUMNS:
-            return self._leave_out(printed, "attnlab records a column of that name")
-        if reason := describe_bad_name(name):
-            return self._leave_out(printed, reason)
-        first = self._printed.setdefault(name, printed)
-        if first == printed:
-            return name
-        if is_result and printed == name:  # printed later than a name that became this one
-            self._leave_out(first, f"it is recorded as {name!r}, which the program prints as well")
-            self._printed[name] = printed
-            return name
-        return self._leave_out(printed, f"it would be recorded as {name!r}, like {first!r}, which the program prints as well")
-
-    def _leave_out(self, printed: str, reason: str) -> str:
-        if printed not in self._noted:
-            self._noted.add(printed)
-            self.notify(f"the printed value {_shorten(repr(printed))} is left out: {reason}")
-        return ""
+        if line.strip():
+            self.errors.append(line.rstrip())
 
 
-def visible(line: str) -> str:
-    """Return what a terminal shows of a line: the text after the last carriage return, without colors."""
-    return CONTROL.sub("", line).rstrip("\r").rpartition("\r")[2]
+def parse_point(line: str) -> tuple[int | None, dict[str, float]]:
+    """Return the step and the recorded values of a line that is a point of a curve; (None, {}) for any other line.
 
-
-def parse_metrics(line: str) -> tuple[int | None, dict[str, float]] | None:
-    """Return the step and the numbers of a line that is a JSON object with numbers; None for any other line.
-
-    The step is None when the object has none, or ``null``. ``NaN`` and ``Infinity`` are numbers; values of other types, and
-    whole numbers too large for a float, are left out. Colors are ignored, and so is a progress bar before the object.
+    ``NaN`` and ``Infinity`` are numbers. Values of other types are left out, and so are names that MLflow refuses.
     """
-    text = visible(line).strip()
-    if "\r" in line and not text.startswith("{"):
-        text = text[text.find("{") :]
-    fields = _json_object(text)
-    if fields is None:
-        return None
-    numbers = {name: number for name, value in fields.items() if (number := _number(value)) is not None}
-    step = None
-    if fields.get("step") is not None:
-        value = numbers.pop("step", math.nan)
-        if not value.is_integer() or abs(value) >= 2**53:
-            return None
-        step = int(value)
-    return (step, numbers) if numbers else None
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    if not text.startswith("{"):
-        return None
     try:
-        fields = json.loads(text, parse_int=_whole_number)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
+        fields = parse_object(line)
+    except ValueError:
+        return None, {}
+    step = _number(fields.pop("step", None))
+    if step is None or not step.is_integer() or abs(step) >= 2**53:
+        return None, {}
+    values: dict[str, float] = {}
+    for _, name, number in _numbers(fields, curve_name):
+        if not describe_bad_name(name):
+            values.setdefault(name, number)
+    return int(step), values
 
 
-def _is_result_without_number(line: str, metric: str) -> bool:
-    """Return True for an object without a step in which the metric is no number, for example ``null`` for NaN."""
-    fields = _json_object(line.strip())
-    return fields is not None and fields.get("step") is None and metric in fields and _number(fields[metric]) is None
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the one JSON object that a text is.
+
+    Raises:
+        ValueError: It is another text, or an object with a name twice.
+    """
+    try:
+        fields = json.loads(text, parse_int=float, object_pairs_hook=_unique) if text.lstrip().startswith("{") else None
+    except RecursionError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    return fields
 
 
-def _whole_number(digits: str) -> int | str:
-    """Return a whole number, or its text if no float is as large."""
-    return int(digits) if math.isfinite(float(digits)) else digits
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(fields := dict(pairs)) < len(pairs):
+        raise ValueError("a name twice")
+    return fields
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, float) else None  # whole numbers are read as floats; true and false are none
 
 
-def describe_missing(printed: PrintedMetrics) -> str:
-    """Return the reason of the failure of a program that has not printed its metric."""
-    metric = printed.metric
-    got = f"got {', '.join(sorted(printed.results))}" if printed.results else "got no line with metrics"
-    in_curve = any(curve_name(metric) in values for _, values in printed.history)
-    if in_curve and not _is_result_without_number(printed.mention, metric):
-        got = "got it only with a 'step', which is a point of a curve"
-    elif printed.mention:
-        got = f"got {_describe_mention(printed.mention, metric)}: {_shorten(printed.mention)}"
-    return f'the program ended without its metric: expected a line such as {{"{metric}": 0.5}} on stdout, {got}'
+def _numbers(fields: dict[str, Any], naming: Callable[[str], str]) -> Iterator[tuple[str, str, float]]:
+    """Yield the name, the recorded name and the value of each number, those first whose name is recorded as it is."""
+    for name in sorted(fields, key=lambda name: not naming(name).endswith(name)):
+        if (number := _number(fields[name])) is not None:
+            yield name, naming(name), number
 
 
-def _describe_mention(line: str, metric: str) -> str:
-    """Return the form in which a line has the metric."""
-    if (fields := _json_object(line.strip())) is not None:
-        if metric not in fields:
-            return "it inside another value"
-        found = fields[metric]
-        whole = isinstance(found, str) and found.lstrip("-").isdigit() and not math.isfinite(float(found))
-        kind = {bool: "true or false", str: "a text", dict: "an object", list: "a list"}.get(type(found), "null")
-        return f"{'a number too large for a float' if whole else kind} instead of a number"
-    start = line.find("{")
-    text = line[start : line.rfind("}") + 1] if start >= 0 else ""
-    try:
-        is_python = isinstance(ast.literal_eval(text), dict)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        is_python = False
-    if _json_object(text) is not None:
-        return "an object with other text on its line"
-    return "a dictionary in Python's notation, which is no JSON (print json.dumps(...))" if is_python else "it in another form"
+def _results(
+    config: CommandConfig, metric: str, output: ProgramOutput, file: Path, notify: Callable[[str], object]
+) -> dict[str, float]:
+    """Return the numbers of a program's result.
+
+    Raises:
+        ValueError: The study's metric is not among them.
+    """
+    if config.pattern is not None:
+        found = output.match[1] if output.match else None
+        try:
+            return {metric: float(found or "")}
+        except ValueError:
+            got = "no match" if found is None else repr(_shorten(found))
+            raise ValueError(f"expected the last match of {config.pattern!r} in stdout to be a number, got {got}") from None
+    place, text = "the last line of stdout", output.last
+    if config.has_result_file:
+        place = "the file that {result} names"
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    example = f'one JSON object with {metric!r}, such as {{"{metric}": 0.5}}'
+    with suppress(ValueError):
+        fields = parse_object(text)
+        results = recorded_results(fields, {*config.values, SEED}, notify)
+        if metric in results and fields.get("step") is None:
+            return results
+    got = repr(_shorten(text.strip())) if text.strip() else "nothing"
+    raise ValueError(f"expected {place} to be {example}, got {got}")
+
+
+def recorded_results(fields: dict[str, Any], placeholders: set[str], notify: Callable[[str], object]) -> dict[str, float]:
+    """Return the numbers of a result by their recorded names.
+
+    Args:
+        fields: The result.
+        placeholders: Names of the command's values, which no result replaces.
+        notify: Called with a line on each other number that is left out.
+    """
+    results: dict[str, float] = {}
+    for printed, name, number in _numbers(fields, result_name):
+        reason = describe_bad_name(name)
+        if name in COLUMNS:
+            reason = "attnlab records a column of that name"
+        elif name in results:
+            reason = f"it would be recorded as {name!r}, like another one"
+        if not reason and name not in placeholders:
+            results[name] = number
+        elif reason:
+            notify(f"the printed value {_shorten(printed)!r} is left out: {reason}")
+    return results
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= PRINTED_SHOWN else f"{text[:PRINTED_SHOWN]}..."
+    return text if len(text) <= SHOWN_LINE else f"{text[:SHOWN_LINE]}..."
