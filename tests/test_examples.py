@@ -120,7 +120,7 @@ def data_example(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "metric", "words"),
-    [("my_text", "bits_per_byte", []), ("my_tokens", "bits_per_byte", []), ("my_reviews", "accuracy", ["majority", "nb-svm"])],
+    [("my_text", "bits_per_byte", []), ("my_tokens", "bits_per_byte", []), ("my_reviews", "accuracy", ["majority", "tf-idf"])],
 )
 def test_studies_of_own_files_run(name: str, metric: str, words: list[str], data_example: Path, quiet: ProgressDisplay) -> None:
     result = attnlab.run(data_example / f"{name}.yaml", sets={**SMALL, "seeds": [0]}, root=data_example / "runs", display=quiet)
@@ -140,7 +140,6 @@ def test_a_study_of_own_parallel_text_runs(data_example: Path, quiet: ProgressDi
     assert (result.plan.metric, result.plan.direction) == ("bleu", "max")
     assert all({"bleu", "chrf", "loss"} <= row.summary.keys() for row in result.rows)
     assert any("sacrebleu" in note and "tok:13a" in note for note in result.plan.notes)
-    assert {score.name for score in result.reference_scores} == {"copy", "nearest", "ibm-1"}
 
 
 def test_a_user_task_is_trained_and_scored(tmp_path: Path, quiet: ProgressDisplay) -> None:

@@ -21,7 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.study.execution.concurrency import Workers, requested_workers, start_workers
 from attnlab.study.execution.job import TRAIN
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.reference_scores import BackgroundScores
+from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.result import Row, StudyResult, other_rows
@@ -103,16 +103,13 @@ def run(
             if check:
                 check_own_variants(plan)
             start_workers(plan)
-            references = BackgroundScores(plan)
-            with Tracker(plan, folder) as tracker, closing(references):
+            with Tracker(plan, folder) as tracker:
                 with closing(Store(folder, url)) as store:
                     options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
-                    if reference_scores:
-                        options["before_training"] = references.start
                     if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
                         tracker.log_plan()
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
-                scores = references.result() if reference_scores else []
+                scores = compute_reference_scores(plan) if reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
                 return StudyResult(plan, rows, scores, other_rows(plan, folder))

@@ -18,7 +18,7 @@ import torch
 
 from attnlab.tasks import Batch, known_split, whole_number
 from attnlab.tasks.bucketing import BucketedTask
-from attnlab.tasks.reference_scores import NB_SVM, TFIDF, Reference, Texts, nb_svm_accuracy, tfidf_accuracy
+from attnlab.tasks.reference_scores import TFIDF, Reference, Texts, tfidf_accuracy
 
 FORMAT = 2  # of the prepared files
 PADDING, UNKNOWN = "[PAD]", "[UNK]"  # numbers 0 and 1
@@ -98,7 +98,7 @@ class DocumentTask(BucketedTask):
         return Batch(torch.from_numpy(inputs), labels, mask, items=torch.from_numpy(rows.astype(np.int64)))
 
     def linear_scores(self) -> dict[str, Reference]:
-        """Return linear classifiers of the documents that an evaluation counts; they read every word in the vocabulary."""
+        """Return a linear classifier of the documents that an evaluation counts; it reads every word in the vocabulary."""
 
         def texts(split: str, limit: int | None = None) -> Texts:
             of = self.split(split)
@@ -109,13 +109,7 @@ class DocumentTask(BucketedTask):
         def tfidf(limit: int | None) -> float:
             return tfidf_accuracy(texts("train"), texts("valid"), texts("test", limit))
 
-        def nb_svm(limit: int | None) -> float:
-            return nb_svm_accuracy(texts("train"), texts("test", limit))
-
-        scores = {"tf-idf": Reference(TFIDF, tfidf, options=("vocabulary",))}
-        if self.classes == 2:  # NB-SVM distinguishes two classes
-            scores["nb-svm"] = Reference(NB_SVM, nb_svm, options=("vocabulary",))
-        return scores
+        return {"tf-idf": Reference(TFIDF, tfidf, options=("vocabulary",))}
 
     def encode(self, text: str) -> list[int]:
         return self._words.encode(text).ids

@@ -17,11 +17,7 @@ counts of 1, 2 and more; rest(h) is all that D took from the tokens seen after h
 never seen leaves p_{n-1} as it is. Everything is sorted arrays of n-grams, each packed into one number of 64 bits, which limits
 the order: 8 for bytes. That takes 2 GB and about a minute on the 90 MB of enwik8.
 
-``tf-idf`` with logistic regression, and ``nb-svm``: linear classifiers over words and pairs of words. Both read whole texts,
-split into words by the task. NB-SVM distinguishes two classes, 0 and 1.
-
-Translation: nearest neighbors, and word by word by IBM model 1 (Brown, P. F. et al. 1993, "The mathematics of statistical
-machine translation: parameter estimation", Computational Linguistics 19(2)).
+``tf-idf``: logistic regression over words and pairs of words of whole texts, split into words by the task.
 """
 
 from __future__ import annotations
@@ -29,44 +25,29 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import math
-import platform
-import re
-import sys
 import time
-import unicodedata
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
-from itertools import pairwise
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attnlab._util.files import replacing
-from attnlab._util.packages import version_of
+from attnlab._version import __version__
 from attnlab.tasks import datasets
-from attnlab.tasks.translation_scores import UNSPACED
 
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "sacrebleu")
+logger = logging.getLogger(__name__)
+
 GZIP = "the test text compressed by gzip -9, which learns nothing from train"
 XZ = "the test text compressed by xz -9e, which learns nothing from train"
 NGRAM_ORDER = 8  # the longest n-gram, if it fits into an uint64
 BYTES = 256  # the vocabulary of bytes
 TFIDF = "logistic regression on TF-IDF of words and pairs of words, of whole texts; its C chosen on valid"
-NB_SVM = "NB-SVM (Wang and Manning 2012) on words and pairs of words, of whole texts"
 STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of the logistic regression: the best on ``valid`` is taken
-COPY = "the source sentence itself"
-NEAREST = "the target of the training pair with the source of the highest TF-IDF cosine similarity (words and pairs of words)"
-IBM_MODEL_1 = "the most probable translation of each word by IBM model 1, in the order of the source; unknown words are copied"
-
-ROUNDS = 10  # of expectation maximization
-ROWS = 100  # sentences that are compared with all of train at a time
-_UNSPACED = UNSPACED.pattern  # each character of a script without spaces counts as a word
-_SPACE_BEFORE = re.compile(rf" (?=[.,;:!?])|(?<={_UNSPACED}) (?={_UNSPACED}|[、。，．！？；：])")
 
 
 @dataclass(frozen=True)
@@ -92,56 +73,30 @@ class Score:
     seconds: float
 
 
-def compute_score(reference: Reference, limit: int | None, *, key: dict[str, Any], on_start: Callable[[], None]) -> Score:
+def compute_score(reference: Reference, limit: int | None, *, key: dict[str, Any]) -> Score:
     """Return a reference score, from the cache if it holds one.
 
     Args:
         reference: the method.
         limit: ``evaluate.test_limit``.
         key: everything known to the caller that determines the value: name, the task's data and options, users' files.
-        on_start: called before the score is computed.
 
     Raises:
         ValueError: the score is not finite.
     """
-    key = {**key, "limit": limit, "code": _code(), "libraries": _libraries()}
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    path = datasets.prepared_folder() / "reference_scores" / f"{digest}.json"
-    score = _read(path, key)
-    if score is None:
-        on_start()
-        start = time.monotonic()
-        value = float(reference.score(limit))
-        if not math.isfinite(value):
-            raise ValueError(f"expected a finite number, got {value}")
-        score = Score(value, round(time.monotonic() - start, 2))
-        with suppress(OSError), replacing(path) as temporary:  # without a writable cache, the next study computes it again
-            temporary.write_text(json.dumps({"key": key, **asdict(score)}, indent=1), encoding="utf-8")
+    text = json.dumps({**key, "limit": limit, "version": __version__}, sort_keys=True)
+    path = datasets.prepared_folder() / "reference_scores" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return Score(**json.loads(path.read_text(encoding="utf-8")))
+    logger.info("computing the reference score %s (cached afterwards)", key["name"])
+    start = time.monotonic()
+    value = float(reference.score(limit))
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {value}")
+    score = Score(value, round(time.monotonic() - start, 2))
+    with suppress(OSError), replacing(path) as temporary:  # without a writable cache, the next study computes it again
+        temporary.write_text(json.dumps(asdict(score)), encoding="utf-8")
     return score
-
-
-def _read(path: Path, key: dict[str, Any]) -> Score | None:
-    """Return the cached score of ``key``; None when there is none, or it is damaged."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        score = Score(float(record["value"]), float(record["seconds"]))
-        return score if record["key"] == key and math.isfinite(score.value) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-@cache
-def _code() -> str:
-    """Return a checksum of the source code of ``attnlab.tasks``."""
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-
-
-@cache
-def _libraries() -> dict[str, str]:
-    """Return the versions that determine the last digits; compressors come with Python and with the system."""
-    versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
-    return versions | {name: number for name in LIBRARIES if (number := version_of(name))}
 
 
 def gzip_bits_per_byte(text: np.ndarray) -> float:
@@ -314,38 +269,6 @@ def tfidf_accuracy(train: Texts, valid: Texts, test: Texts) -> float:
     return float(best.score(last, test.labels))
 
 
-def nb_svm_accuracy(train: Texts, test: Texts, *, smoothing: float = 1.0, mixing: float = 0.25) -> float:
-    """Return the test accuracy of NB-SVM (Wang and Manning 2012, "Baselines and bigrams") with the recommended settings.
-
-    The presence of a feature (0 or 1) is scaled by its log-count ratio r (equation 1, alpha = ``smoothing``). The weights of
-    a linear SVM with squared hinge loss and C = 1 are drawn towards their mean size (equation 4, beta = ``mixing``).
-    """
-    from sklearn.svm import LinearSVC
-
-    columns = np.unique(train.features[0])
-    inputs = _word_counts(train, columns).sign()
-    ratio = log_count_ratio(inputs, train.labels, smoothing=smoothing)
-    model = LinearSVC(C=1.0, tol=0.01, random_state=0).fit(inputs.multiply(ratio).tocsr(), train.labels)
-    model.coef_ = (1 - mixing) * np.abs(model.coef_).mean() + mixing * model.coef_
-    return float(model.score(_word_counts(test, columns).sign().multiply(ratio).tocsr(), test.labels))
-
-
-def log_count_ratio(inputs: Any, labels: np.ndarray, *, smoothing: float) -> np.ndarray:
-    """Return (features,) float64: log of (p / |p|_1) / (q / |q|_1), equation 1.
-
-    p and q are the smoothed counts of each feature in class 1 and class 0.
-
-    Args:
-        inputs: sparse (n, features) of zeros and ones.
-        labels: (n,) of 0 and 1.
-    """
-    shares = []
-    for label in (1, 0):
-        counts = smoothing + np.asarray(inputs[labels == label].sum(axis=0)).ravel()
-        shares.append(counts / counts.sum())
-    return np.log(shares[0] / shares[1])
-
-
 def _word_counts(texts: Texts, columns: np.ndarray) -> Any:
     """Return sparse (n, columns): the counts of the features in ``columns`` in each text."""
     from scipy.sparse import csr_matrix
@@ -355,110 +278,3 @@ def _word_counts(texts: Texts, columns: np.ndarray) -> Any:
     known = columns[places] == features
     ones = np.ones(int(known.sum()))
     return csr_matrix((ones, (rows[known], places[known])), shape=(len(texts.ends), len(columns)))
-
-
-def translation_references(
-    text: Callable[[str, str], list[str]],
-    chosen: Callable[[str, int | None], np.ndarray],
-    score: Callable[[Sequence[str], np.ndarray], float],
-) -> dict[str, Reference]:
-    """Return the reference scores of a task of translation.
-
-    Args:
-        text: (split, side) -> its sentences.
-        chosen: (split, limit) -> the numbers of the sentences that an evaluation reads.
-        score: (translations, numbers of their sentences in ``test``) -> the score.
-    """
-
-    def of(translate: Callable[[list[str]], list[str]]) -> Callable[[int | None], float]:
-        def scored(limit: int | None) -> float:
-            numbers, sources = chosen("test", limit), text("test", "source")
-            return score(translate([sources[i] for i in numbers]), numbers)
-
-        return scored
-
-    def nearest(sources: list[str]) -> list[str]:
-        return nearest_neighbors(sources, text("train", "source"), text("train", "target"))
-
-    def by_words(sources: list[str]) -> list[str]:
-        return translate_words(sources, text("train", "source"), text("train", "target"))
-
-    return {
-        "copy": Reference(COPY, of(list), options=("bleu_tokenizer",)),
-        "nearest": Reference(NEAREST, of(nearest), options=("bleu_tokenizer",)),
-        "ibm-1": Reference(IBM_MODEL_1, of(by_words), options=("bleu_tokenizer",)),
-    }
-
-
-def nearest_neighbors(sources: Sequence[str], train_sources: Sequence[str], train_targets: Sequence[str]) -> list[str]:
-    """Return for each source the target of the most similar pair; of equally similar ones the first."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=rf"{_UNSPACED}|{_letter()}{{2,}}")
-    known: Any = vectorizer.fit_transform(train_sources)
-    vectors: Any = vectorizer.transform(sources)
-    nearest = [
-        int(row.argmax())
-        for begin in range(0, len(sources), ROWS)
-        for row in (vectors[begin : begin + ROWS] @ known.T).toarray()
-    ]
-    return [train_targets[i] for i in nearest]
-
-
-def translate_words(sources: Sequence[str], train_sources: Sequence[str], train_targets: Sequence[str]) -> list[str]:
-    """Return for each source the most probable translations of its words under IBM model 1."""
-    best = best_translations(train_sources, train_targets)
-    sentences: list[list[str]] = [_words().findall(sentence) for sentence in sources]
-    return [_SPACE_BEFORE.sub("", " ".join(best.get(word, word) for word in words)) for words in sentences]
-
-
-def best_translations(sources: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
-    """Return the target word e with the highest t(e | f) of each source word f.
-
-    Expectation maximization estimates t, from uniform probabilities on. In the model, each target word of a pair
-    translates one source word of the pair, or the empty word; all of these are equally likely.
-    """
-    source_words, source_ids = _numbered(sources)
-    target_words, target_ids = _numbered(targets)
-    empty = len(source_words)
-    # One entry for each target word of each pair and each source word that may have produced it; `group` numbers the former.
-    pairs = [(np.append(f, empty), e) for f, e in zip(source_ids, target_ids, strict=True)]
-    f = np.concatenate([np.tile(source, len(target)) for source, target in pairs])
-    e = np.concatenate([np.repeat(target, len(source)) for source, target in pairs])
-    sizes = np.concatenate([np.full(len(target), len(source)) for source, target in pairs])
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    links, link = np.unique(f * len(target_words) + e, return_inverse=True)
-    f, e = np.divmod(links, len(target_words))
-    t = np.ones(len(links))
-    for _ in range(ROUNDS):
-        likelihood = t[link]
-        expected = np.bincount(link, likelihood / np.bincount(group, likelihood)[group])
-        t = expected / np.bincount(f, expected)[f]
-    order = np.lexsort((t, f))  # of each source word, its most probable translation last
-    last = order[np.append(np.flatnonzero(np.diff(f[order])), len(order) - 1)]
-    return {source_words[int(f[i])]: target_words[int(e[i])] for i in last if f[i] != empty}
-
-
-@cache
-def _letter() -> str:
-    """Return the pattern of a character of a word that spaces separate: a letter or a digit, with the marks on it.
-
-    ``\\w`` alone lacks the vowel signs of Hindi and others, which would cut words into consonants.
-    """
-    marks = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("M")]
-    ends = [(a, b) for a, b in zip([-2, *marks], [*marks, sys.maxunicode + 2], strict=True) if b > a + 1]
-    runs = "".join(f"{chr(start)}-{chr(stop)}" for (_, start), (stop, _) in pairwise(ends))
-    return rf"(?:(?!{_UNSPACED})[\w{runs}])"
-
-
-@cache
-def _words() -> re.Pattern[str]:
-    """Return the pattern of a word or a punctuation mark."""
-    return re.compile(rf"{_UNSPACED}|{_letter()}+|\S")
-
-
-def _numbered(sentences: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
-    """Return the different words, and the numbers of the words of each sentence."""
-    numbers: dict[str, int] = {}
-    ids = [np.array([numbers.setdefault(w, len(numbers)) for w in _words().findall(s)], dtype=np.int64) for s in sentences]
-    return list(numbers), ids

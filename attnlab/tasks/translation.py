@@ -36,7 +36,6 @@ from attnlab.tasks.base import each_nats, mean_nats
 from attnlab.tasks.bucketing import BucketedTask
 from attnlab.tasks.lines import split_lines
 from attnlab.tasks.overlap import NOTABLE
-from attnlab.tasks.reference_scores import Reference, translation_references
 from attnlab.tasks.subwords import learn
 from attnlab.tasks.translation_scores import known_tokenizer, score_translations, signatures, spaces_note, tokenized_note
 
@@ -270,14 +269,6 @@ class TranslationTask(BucketedTask):
 
     def run_notes(self) -> dict[str, str]:
         return {"sacrebleu": self._signatures()}
-
-    def reference_scores(self) -> dict[str, Reference]:
-        """Return BLEU of three methods without a network."""
-
-        def score(translations: Sequence[str], numbers: np.ndarray) -> float:
-            return self._scores(translations, "test", numbers.tolist())["bleu"]
-
-        return translation_references(self.normalized, self.evaluated_rows, score)
 
     # ------------------------------------------------------------ text
 

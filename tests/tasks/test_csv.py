@@ -360,4 +360,4 @@ def test_reference_scores_know_the_chance_level(corpus: Path) -> None:
     counted = torch.cat([batch.targets for batch in made.eval_batches("test", batch_size=3, limit=20)])
     assert some == (counted == 2).double().mean().item()
     save(corpus / "train.csv", [row for row in rows(211) if row[1] != "fair"])
-    assert set(task().reference_scores()) == {"majority", "tf-idf", "nb-svm"}
+    assert set(task().reference_scores()) == {"majority", "tf-idf"}

@@ -15,10 +15,9 @@ from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Batch, archives, datasets
 from attnlab.tasks.multi30k import Multi30k
 from attnlab.tasks.parallel import Parallel
-from attnlab.tasks.reference_scores import best_translations, nearest_neighbors, translate_words
 from attnlab.tasks.translation import BEGIN, END, PADDING, UNKNOWN, TranslationTask
 from attnlab.testing import check_task
-from tests.support.small_translations import COLOURS, NOUNS, VERBS, pairs, write
+from tests.support.small_translations import pairs, write
 
 SIZES = {"train": 101, "valid": 23, "test": 19}
 
@@ -305,40 +304,6 @@ def test_sources_that_are_also_in_train_are_noted(files: dict[str, Any], tmp_pat
     assert not any("train" in note for note in Parallel(**files).data_notes())
     files |= write(tmp_path, "test", pairs(sum(SIZES.values()))[:40])
     assert any("40 of the 40 source sentences of test are also in train" in note for note in Parallel(**files).data_notes())
-
-
-# ---------------------------------------------------------------- reference scores
-
-
-def test_ibm_model_1_finds_the_translation_of_each_word():
-    sources, targets = zip(*pairs(200), strict=True)
-    best = best_translations(sources, targets)
-    words = {**NOUNS, **COLOURS, **VERBS, "und": "and", ".": "."}
-    assert {word: best[word] for word in words} == words
-    assert translate_words(["Hund und Zwölf."], sources, targets) == ["dog and Zwölf."]
-
-
-def test_the_nearest_neighbor_of_a_known_sentence_is_itself():
-    sources, targets = zip(*pairs(150), strict=True)
-    assert nearest_neighbors(sources[100:105], sources, targets) == list(targets[100:105])
-
-
-def test_reference_scores_find_words_in_every_script():
-    sources = ["the dog sees", "the cat sees", "the cat likes", "the dog likes"]
-    chinese = ["那狗看见", "那猫看见", "那猫喜欢", "那狗喜欢"]
-    assert translate_words(["the cat, the dog"], sources, chinese)[0].startswith("那猫")
-    assert nearest_neighbors(["猫喜欢那"], chinese, sources) == ["the cat likes"]
-    hindi = ["कुत्ता देखता", "बिल्ली देखती", "बिल्ली पसंद", "कुत्ता पसंद"]
-    best = best_translations(hindi, sources)
-    assert set(best) == {word for line in hindi for word in line.split()}  # vowel signs cut no word
-    assert nearest_neighbors(["बिल्ली पसंद"], hindi, sources) == ["the cat likes"]
-
-
-def test_reference_scores_are_bleu_on_the_limited_test_split(files: dict[str, Any]):
-    task = Parallel(**files)
-    scores = {name: reference.score(None) for name, reference in task.reference_scores().items()}
-    assert scores["copy"] < 5 < min(scores["nearest"], scores["ibm-1"])
-    assert all(reference.score(6) != scores[name] for name, reference in task.reference_scores().items() if name != "copy")
 
 
 # ---------------------------------------------------------------- multi30k

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
@@ -99,7 +98,6 @@ class Runner:
         root: the folder of runs.
         workers: the number of runs that train at the same time, or "auto".
         train: ``"module:function"`` that trains one run.
-        before_training: called before the first run starts, if there is any, when the data are prepared.
     """
 
     def __init__(
@@ -112,10 +110,8 @@ class Runner:
         display: ProgressDisplay,
         workers: Workers,
         train: str,
-        before_training: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._root, self._display, self._train = plan, root, display, train
-        self._before_training = before_training
         self._tracker, self._scheduler, self._system_metrics = tracker, scheduler, SystemMetrics()
         tracker.delivery.on_wait = scheduler.patience.on_wait = self._empty_pipes
         self._requested: Workers = workers
@@ -138,7 +134,6 @@ class Runner:
             if scheduler.remaining:
                 self._prepare_data()
                 self._divide_processors()
-                self._before_training()
             self._display.start_study(
                 self._plan.study.study,
                 runs=scheduler.remaining,
