@@ -4,5 +4,4 @@
 # sentence "removed in 0.9: ...".
 REMOVED: dict[str, str] = {
     "dtype": "the task tokens reads .npy files, which state their type; np.save writes one",
-    "--trust": "--imports FILE names the Python files with the classes of the model",
 }

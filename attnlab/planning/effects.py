@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -12,7 +12,6 @@ from attnlab.config.study import StudyConfig
 from attnlab.registry import OPTIMIZERS
 
 SECTIONS = {"model": ModelConfig, "train": TrainConfig, "evaluate": EvaluateConfig}
-RECORDED = ("train.log_every", "train.checkpoint_every", "train.eval_every")  # they decide when something is written down
 
 
 def ineffective_fields(config: RunConfig, task: Any) -> dict[str, str]:
@@ -84,37 +83,3 @@ def dead_axes(study: StudyConfig, cells: Sequence[CellConfig], keys: Mapping[str
         if any(len(group) > 1 for group in groups.values()) and all(len(set(group)) == 1 for group in groups.values()):
             dead.append(axis)
     return dead
-
-
-def axis_notes(study: StudyConfig, dead: Sequence[str], configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:
-    """Yield a note on each axis that changes nothing, and on each that only changes what is recorded.
-
-    Args:
-        dead: the axes that change nothing.
-        configs: resolved configurations of the cells, each with its task.
-    """
-    for axis in dead:
-        reasons = {ineffective_fields(config, task).get(axis) for config, task in configs}
-        reason = reasons.pop() if len(reasons) == 1 else None
-        why = reason or "its values resolve to the same configuration"
-        yield f"the axis {axis!r} changes nothing: {why}; each of its cells is run once"
-    acts = study.search is not None or any(_acts_on_evaluations(config) for config, _ in configs)
-    for axis, values in study.grid.items():
-        if axis in RECORDED and len(values) > 1 and not (acts and axis == "train.eval_every"):
-            yield f"the axis {axis!r} changes no result, only what is recorded and how long a run takes"
-
-
-def _acts_on_evaluations(config: RunConfig) -> bool:
-    """Return True when a run acts on its evaluations during training, so that their steps affect its result."""
-    return config.train.checkpoint_selection == "best" or config.train.may_end_early
-
-
-def search_effect_notes(study: StudyConfig, configs: Sequence[tuple[RunConfig, Any]]) -> Iterator[str]:
-    """Yield a note on each field of the search that has no effect in any cell, for all values of the others."""
-    space = study.search.space if study.search else {}
-    moved = {"train.schedule", "train.eval_every", "train.steps", "train.epochs", "train.batch_size"} & set(space)
-    for path in space:
-        reasons = {ineffective_fields(config, task).get(path, "") for config, task in configs}
-        depends_on_search = path.startswith("train.") and moved - {path}
-        if len(reasons) == 1 and (reason := reasons.pop()) and not depends_on_search:
-            yield f"search.space: {path} changes nothing: {reason}"

@@ -1,245 +1,266 @@
-"""Notes of a plan.
+"""The notes of a plan: what changes the meaning of its verdicts.
 
-They are on equal cells, cells without a baseline, lengths at which a model is not evaluated, cells that differ from their
-baseline in more than their subject, and levels with misleading names.
+Each rule is one function, which yields the notes that it has on a draft; ``RULES`` lists them in the order in which the notes
+are shown. A rule finds cells without a baseline or a control, equal cells, tests, data or trainings that differ, and numbers
+that do not mean what they seem to. What is small, short or unusual is no matter of a rule.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.text import count
-from attnlab.config.axes import LAYERS, Label, text
+from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test
 from attnlab.config.grid import CellConfig
 from attnlab.config.levels import field_settings, level_settings
 from attnlab.config.paths import split_stage
-from attnlab.config.run import ModelConfig, TrainConfig
+from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
-from attnlab.config.types import WITH, Named
+from attnlab.config.tasks import TaskQuestion
+from attnlab.config.types import Named
 from attnlab.errors import UserError
-from attnlab.models.parts import parts
+from attnlab.models.parts import Part, build_attention, build_components, parts
 from attnlab.planning.cell import Cell
-from attnlab.planning.effects import axis_notes, dead_axes
+from attnlab.planning.effects import dead_axes, ineffective_fields
+from attnlab.planning.evaluations import evaluation_schedule
 from attnlab.planning.matching import CellPair
-from attnlab.planning.sizes import listed
-from attnlab.planning.support import without_cache
-from attnlab.registry import POSITIONS, VARIANTS
-from attnlab.tasks import SPLITS
+from attnlab.planning.planned import Plan
+from attnlab.planning.stages import test_text_notes
+from attnlab.planning.tasks import range_notes, share_notes
+from attnlab.registry import ANALYSES
+from attnlab.training.optim import warmup_steps
+
+SHOWN = 3  # names of cells in a note
+ROWS_CHECKED = 64  # rows of a pattern that are compared with those of dense attention
+EQUAL_COSTS = 0.02  # relative difference of the training FLOPs up to which unequal steps are a match of costs
 
 # Fields of ``train`` that decide speed, memory or what is recorded, and not what is learned.
 COSTS = {"gradient_accumulation", "activation_checkpointing", "precision", "compile"}
 RECORDED = {"eval_every", "checkpoint_every", "log_every"}
 TRAINING = [f"train.{name}" for name in TrainConfig.model_fields if name not in COSTS | RECORDED]
+TRAINING += [f"model.{name}" for name in ModelConfig.model_fields if name.endswith("dropout") or name == "initialization"]
+BUDGET = {"train.steps", "train.epochs", "train.batch_size"}
 USUAL_DIRECTIONS = {  # words in the name of a metric -> direction
     ("accuracy", "precision", "recall", "f1", "auc", "bleu", "rouge", "exact_match"): "max",
     ("loss", "perplexity", "bits_per", "nats_per", "error", "mse", "rmse", "mae"): "min",
 }
+# The built-in analyses that have notes, each with its section of the study.
+ANALYSIS_SECTIONS = {"trend": "over", "factorial": "factors", "stages": "stages"}
 
 
-def double_notes(
-    study: StudyConfig, resolved: Sequence[CellPair], doubles: Mapping[str, str], wanted: Sequence[str]
-) -> Iterator[str]:
-    """Yield a note on each axis that changes nothing, and on each wanted cell that is a double for another reason."""
-    cells = {cell.name: cell for cell, _ in resolved}
-    dead = dead_axes(study, list(cells.values()), {cell.name: resolution.key for cell, resolution in resolved})
-    yield from axis_notes(study, dead, [(resolution.config, resolution.task) for _, resolution in resolved])
-    for name in wanted:
-        if name in doubles:
-            chosen, first = cells[name].chosen, cells[doubles[name]].chosen
-            if any(chosen[axis] != first[axis] for axis in chosen if axis not in dead):
-                yield f"{name!r} is the same configuration as {doubles[name]!r}: it is run once, as that"
+@dataclass(frozen=True)
+class Draft:
+    """A plan before it has notes.
+
+    Attributes:
+        plan: its cells have no doubles.
+        grid: all cells of the study.
+        wanted: names of the cells that ``only`` selects, doubles included.
+        resolved: all cells of the study; empty for a study of a program.
+    """
+
+    plan: Plan
+    grid: Sequence[CellConfig]
+    wanted: Sequence[str] = ()
+    resolved: Sequence[CellPair] = ()
+
+    @property
+    def study(self) -> StudyConfig:
+        return self.plan.study
+
+    @property
+    def runnable(self) -> list[CellPair]:
+        """The cells of the plan that are not refused."""
+        names = {cell.name for cell in self.plan.cells}
+        return [pair for pair in self.resolved if pair[0].name in names and pair[1].refusal is None]
+
+    @property
+    def pairs(self) -> Iterator[tuple[Cell, Cell]]:
+        """Each cell with each of its baselines, both of which can run."""
+        for number in range(len(self.study.baselines)):
+            for cell in self.plan.cells:
+                base = self.plan.baseline_of(cell, number)
+                if base is not None and base is not cell and cell.refusal is None and base.refusal is None:
+                    yield cell, base
 
 
-def direction_notes(metric: str, direction: str) -> Iterator[str]:
-    """Yield a note on a metric if its name suggests the other direction."""
-    usual = next(
-        (usual for words, usual in USUAL_DIRECTIONS.items() if any(f"_{word}" in f"_{metric.lower()}" for word in words)),
-        direction,
-    )
-    if usual != direction:
-        better = "higher" if usual == "max" else "lower"
-        yield f"{metric} is compared with direction {direction}, although {better} values of it are usually better"
+Rule = Callable[[Draft], Iterable[str]]
 
 
-def length_notes(cells: Sequence[CellPair]) -> Iterator[str]:
-    """Yield notes on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
-    from attnlab.training.evaluate import unsupported_length
-
-    for cell, resolution in cells:
-        if resolution.refusal is not None:
-            continue
-        reasons: dict[str, list[int]] = {}
-        for length in resolution.config.evaluate.lengths:
-            reason = unsupported_length(resolution.config, resolution.task, length)
-            if reason is not None:
-                reasons.setdefault(reason, []).append(length)
-        for reason, lengths in reasons.items():
-            yield f"{cell.name!r} is not tested at length {', '.join(map(str, lengths))}: {reason}"
+def notes_of(draft: Draft) -> list[str]:
+    """Return the notes of all rules."""
+    rules = RULES_OF_PROGRAMS if draft.study.command is not None else RULES
+    return list(dict.fromkeys(note for rule in rules for note in rule(draft)))
 
 
-def layer_notes(cells: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note on each cell in which the last repetition of ``model.layers`` is incomplete."""
-    for cell, resolution in cells:
-        layers, depth = resolution.config.model.layers, resolution.config.model.depth
-        if resolution.refusal is None and layers is not None and depth % len(layers.pattern):
-            n, rest = len(layers.pattern), depth % len(layers.pattern)
-            last = "1 entry" if rest == 1 else f"{rest} entries"
-            yield f"{cell.name!r}: model.depth {depth} is not a multiple of the {n} entries of {LAYERS}: it ends after {last}"
-
-
-def cache_notes(cells: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note on the encoder-decoders that decode without a cache of keys and values, by what supports none."""
-    names: dict[str, list[str]] = {}
-    for cell, resolution in cells:
-        if resolution.refusal is None and resolution.task.kind == "encoder_decoder":
-            decoding = [part for part in parts(resolution.config, resolution.task) if part.name in ("decoder", "cross")]
-            without = sorted({label for part in decoding for label in without_cache(part)})
-            if without:
-                names.setdefault(" and ".join(without), []).append(repr(cell.name))
-    for variants, own in names.items():
-        yield f"{', '.join(own)}: {variants} supports no cache of keys and values, so decoding repeats earlier positions"
-
-
-def data_sizes(cells: Sequence[CellPair]) -> dict[str, str]:
-    """Return the number of items of each split as text, by the name of the cell; nothing of tasks that do not know it."""
-    sizes: dict[str, str] = {}
-    for cell, resolution in cells:
-        with suppress(Exception):  # any exception: the task may be the user's own, and later steps report its errors
-            task, evaluate = resolution.task, resolution.config.evaluate
-            limits = {"valid": evaluate.valid_limit, "test": evaluate.test_limit if evaluate.test else 0}
-            noun = getattr(task, "text_unit", "row")
-            counts = {split: size for split in SPLITS if (size := task.split_size(split)) is not None}
-            texts = [_size_text(split, size, limits.get(split), noun) for split, size in counts.items()]
-            texts += [f"{task.classes} classes"] if task.classes else []
-            sizes[cell.name] = ", ".join(texts)
-    return sizes
-
-
-def _size_text(split: str, size: int, limit: int | None, noun: str) -> str:
-    scored = "" if limit == 0 or split == "train" else " (all scored)" if (limit or size) >= size else f" ({limit:,} scored)"
-    return f"{split} {size:,} {noun}s{scored}"
-
-
-def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
-    """Return the notes of each cell's task on its data, by the name of the cell.
+def margins(draft: Draft) -> Iterator[str]:
+    """Yield a note on each margin, threshold or ``train.stop_at`` that does not fit the range of its metric.
 
     Raises:
-        UserError: the method ``data_notes`` of a user's task failed.
+        UserError: a number outside of a range that is known.
     """
-    notes: dict[tuple[str | None, str], tuple[str, ...]] = {}  # of several cells: by their data and the options of their task
-    keys = {cell.name: (resolution.config.data, resolution.config.task.model_dump_json()) for cell, resolution in cells}
-    for cell, resolution in cells:
-        if resolution.refusal is None and (key := keys[cell.name]) not in notes:
-            try:
-                notes[key] = tuple(resolution.task.data_notes())
-            except UserError as error:
-                raise UserError(error.message, error.where or cell.where("task")) from error
-            except Exception as error:  # any exception: the task may be the user's own
-                message = f"task {resolution.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
-                raise UserError(message, cell.where("task")) from error
-    return {cell.name: notes[keys[cell.name]] for cell, resolution in cells if resolution.refusal is None}
+    plan, margin = draft.plan, draft.plan.margin
+    if draft.study.command is None:
+        questions = plan.tasks or {"": TaskQuestion(plan.metric, plan.direction, draft.study.margin)}
+        yield from range_notes(draft.study, draft.resolved, questions, plan.estimand, plan.further)
+    else:
+        yield from plan.estimator.margin_notes(margin)
+        yield from share_notes(plan.metric, margin) if plan.estimator.in_unit else ()
 
 
-def baseline_notes(
-    study: StudyConfig, cells: Sequence[Cell], baseline_of: Callable[[Cell, int], Cell | None], *, every: Sequence[CellConfig]
-) -> Iterator[str]:
-    """Yield notes on cells without a baseline to compare with.
+def equal_cells(draft: Draft) -> Iterator[str]:
+    """Yield a note on each axis that changes nothing, and on each other cell that is a double."""
+    plan, cells = draft.plan, {cell.name: cell for cell, _ in draft.resolved}
+    dead = dead_axes(draft.study, list(cells.values()), {cell.name: resolution.key for cell, resolution in draft.resolved})
+    for axis in dead:
+        reasons = {ineffective_fields(resolution.config, resolution.task).get(axis) for _, resolution in draft.resolved}
+        why = (reasons.pop() if len(reasons) == 1 else None) or "its values resolve to the same configuration"
+        yield f"the axis {axis!r} changes nothing: {why}; each of its cells is run once"
+    for name in draft.wanted:
+        if name in plan.doubles:
+            chosen, first = cells[name].chosen, cells[plan.doubles[name]].chosen
+            if any(chosen[axis] != first[axis] for axis in chosen if axis not in dead):
+                yield f"{name!r} is the same configuration as {plan.doubles[name]!r}: it is run once, as that"
 
-    Args:
-        cells: of the plan.
-        baseline_of: returns the baseline of a cell with this number, or None.
-        every: the cells of the whole grid.
+
+def analyses(draft: Draft) -> Iterator[str]:
+    """Yield the notes of the analyses that a study has.
+
+    Raises:
+        UserError: The study names an analysis that does not exist, or cannot be analyzed in this way.
     """
-    for number, baseline in enumerate(study.baselines):
-        shown = ", ".join(f"{axis} {value}" for axis, value in baseline.items())
-        for cell in cells:
-            base = baseline_of(cell, number)
+    study = draft.study
+    for name, section in ANALYSIS_SECTIONS.items():
+        if getattr(study, section):
+            yield from ANALYSES.get(name)().notes(draft.plan)
+    for i, ref in enumerate(study.analyses):
+        place = study.where("analyses", i)
+        if ANALYSES.is_builtin(ref):
+            raise UserError(f"expected an analysis that you wrote, got {ref!r}: built-in analyses are automatic", place)
+        try:
+            cls = ANALYSES.get(ref, relative_to=study.folder)
+        except UserError as error:
+            raise UserError(str(error), place) from error
+        if not ANALYSES.has_base(cls):
+            raise UserError(f"expected a subclass of attnlab.report.Analysis, got {ref!r}, which is none", place)
+        yield from cls().notes(draft.plan)
+
+
+def matches(draft: Draft) -> Iterator[str]:
+    """Yield how each matched cell got its size."""
+    return (f"{cell.name!r} is matched: {cell.matched}" for cell in draft.plan.cells if cell.matched)
+
+
+def baselines(draft: Draft) -> Iterator[str]:
+    """Yield a note on each cell without a baseline that can run."""
+    for number, baseline in enumerate(draft.study.baselines):
+        for cell in draft.plan.cells:
+            base = draft.plan.baseline_of(cell, number)
             if base is None:
-                axes = {**cell.axes, **baseline}
-                exists = any(candidate.axes == axes for candidate in every)
+                exists = any(other.axes == {**cell.axes, **baseline} for other in draft.grid)
                 why = "is not among the cells chosen" if exists else "is not in the grid"
-                yield f"{cell.name!r} has no baseline: its cell with {shown} {why}"
+                yield f"{cell.name!r} has no baseline: its cell with {_axes(baseline)} {why}"
             elif base.refusal is not None and cell.refusal is None:
                 yield f"{cell.name!r} has no baseline: {base.name!r} is refused"
-            elif isinstance(cell.settings, CommandConfig):
-                if files := describe_other_files(*map(identity_of_test, (cell.settings, base.settings))):
-                    yield f"{cell.name!r} is compared with {base.name!r} on other files: {files}. {OTHER_FILES}"
-            elif change := _change_of_test(cell, base):
-                yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
-def control_notes(
-    study: StudyConfig, cells: Sequence[Cell], *, refusals: Mapping[tuple[Label, ...], str | None]
-) -> Iterator[str]:
-    """Yield notes on a control that supports nothing: without a margin, not in the grid, or refused.
-
-    Args:
-        cells: of the plan.
-        refusals: the labels of each cell of the whole grid -> the reason why it cannot run, or None.
-    """
-    if study.control is None:
-        return
-    shown = ", ".join(f"{axis} {value}" for axis, value in study.control.items())
-    if study.margin is None:
-        yield f"the control ({shown}) supports verdicts of equivalent, which need a margin: the study has none"
-    for cell in cells:
-        axes = tuple({**cell.axes, **study.control}.values())
-        if axes not in refusals:
-            yield f"{cell.name!r} has no control: its cell with {shown} is not in the grid"
-        elif refusals[axes] is not None and axes != tuple(cell.axes.values()):
-            yield f"{cell.name!r} has no control: its cell with {shown} is refused"
+def controls(draft: Draft) -> Iterator[str]:
+    """Yield a note on each cell whose control is not in the grid, or refused."""
+    control, refused = draft.study.control, {cell.name for cell, resolution in draft.resolved if resolution.refusal is not None}
+    for cell in draft.plan.cells if control else ():
+        axes = {**cell.axes, **control}
+        name = next((other.name for other in draft.grid if other.axes == axes), None)
+        if name is None:
+            yield f"{cell.name!r} has no control: its cell with {_axes(control)} is not in the grid"
+        elif name in refused and axes != cell.axes:
+            yield f"{cell.name!r} has no control: its cell with {_axes(control)} is refused"
 
 
-def margin_notes(study: StudyConfig) -> Iterator[str]:
-    """Yield a note on a margin of a study that compares no cells."""
-    if study.margin is not None and not study.baselines and not study.factors:
-        yield "the margin has no effect, because no cells are compared: write a 'baseline', such as {variant: dense}"
+def tests(draft: Draft) -> Iterator[str]:
+    """Yield a note on each cell that has another test than its baseline."""
+    for cell, base in draft.pairs:
+        identities = [identity_of_test(of.settings) for of in (cell, base)]
+        if isinstance(cell.settings, CommandConfig):
+            if files := describe_other_files(*identities):
+                yield f"{cell.name!r} is compared with {base.name!r} on other files: {files}. {OTHER_FILES}"
+        elif change := describe_changes(*map(json.loads, identities)):
+            yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
-def _change_of_test(cell: Cell, base: Cell) -> str:
-    """Return how the test of a cell differs from its baseline's; "" if they are the same."""
-    test, base_test = (json.loads(identity_of_test(c.settings)) for c in (cell, base))
-    return describe_changes(test, base_test)
+def lengths(draft: Draft) -> Iterator[str]:
+    """Yield a note on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
+    from attnlab.training.evaluate import unsupported_length
+
+    for cell, resolution in draft.runnable:
+        reasons: dict[str, list[int]] = {}
+        for length in resolution.config.evaluate.lengths:
+            if (reason := unsupported_length(resolution.config, resolution.task, length)) is not None:
+                reasons.setdefault(reason, []).append(length)
+        for reason, numbers in reasons.items():
+            yield f"{cell.name!r} is not tested at length {', '.join(map(str, numbers))}: {reason}"
 
 
-TRAINING += [f"model.{name}" for name in ModelConfig.model_fields if name.endswith("dropout") or name == "initialization"]
-BUDGET = {"train.steps", "train.epochs", "train.batch_size"}
-EQUAL_COSTS = 0.02  # relative difference of the training FLOPs up to which unequal steps are a match of costs
-
-BaselineOf = Callable[[Cell, int], Cell | None]
-
-
-def confound_notes(study: StudyConfig, cells: Sequence[Cell], baseline_of: BaselineOf) -> Iterator[str]:
-    """Yield notes on cells that are trained in another way than their baseline, and on the names of levels.
-
-    Args:
-        cells: of the plan.
-        baseline_of: returns the baseline of a cell with this number, or None.
-    """
-    pairs = [
-        (cell, base)
-        for number in range(len(study.baselines))
-        for cell in cells
-        if cell.refusal is None and (base := baseline_of(cell, number)) is not None
-        if base is not cell and base.refusal is None
-    ]
+def trainings(draft: Draft) -> Iterator[str]:
+    """Yield a note on the cells that are trained in another way than their baseline."""
     names: dict[str, list[str]] = {}
-    for cell, base in pairs:
-        for note in (*_on_training(study, cell, base), *_on_stages(cell, base), *_on_rates(cells, cell, base)):
-            names.setdefault(note, []).append(cell.name)
-    for note, concerned in names.items():
-        yield f"{listed(concerned)}: {note}"
-    yield from _on_factors(study)
-    yield from _on_level_names(study)
+    for cell, base in draft.pairs:
+        for rule in (_other_training, _other_start, _fewer_rates):
+            if note := rule(draft, cell, base):
+                names.setdefault(note, []).append(cell.name)
+    yield from (f"{listed(concerned)}: {note}" for note, concerned in names.items())
 
 
-def _on_factors(study: StudyConfig) -> Iterator[str]:
+def _other_training(draft: Draft, cell: Cell, base: Cell) -> str:
+    study = draft.study
+    if study.control and study.control.items() <= cell.axes.items():
+        changed = _changes(cell, base, TRAINING)
+        shows = "being worse then does not show that the study sees differences; train both alike"
+        return f"the control is trained in another way than {base.name!r} ({changed}): {shows}" if changed else ""
+    axes = [axis for axis in cell.axes if axis != study.over_axis and cell.axes[axis] != base.axes[axis]]
+    own, other = ({s.path: s for axis in axes for s in level_settings(study, axis, of.axes[axis])} for of in (cell, base))
+    private = [path for path in {**own, **other} if split_stage(path)[1] in TRAINING]
+    # A stage keeps the options that the level of its baseline writes out, unless its own level sets others.
+    subjects = [path for path in {**own, **other} if path not in private and (path in own or not split_stage(path)[0])]
+    if any(_value(cell, path) != _value(base, path) for path in subjects) and (changed := _changes(cell, base, private)):
+        alike = "which may explain a difference; train both alike, or make it an axis"
+        return f"trained differently from {base.name!r} ({changed}), {alike}"
+    return ""
+
+
+def _other_start(draft: Draft, cell: Cell, base: Cell) -> str:
+    """Return a note on a cell that starts from a stage where its baseline does not, or the reverse."""
+    if bool(cell.stages) == bool(base.stages):
+        return ""
+    costs, base_costs = cell.chain_flops, base.chain_flops
+    more = f": training costs {costs / base_costs:.2g} times as many FLOPs, stages included" if costs and base_costs else ""
+    if cell.config.init is not None:
+        return f"training starts from the stage {cell.config.init.stage!r}, and {base.name!r} from scratch{more}"
+    return f"training starts from scratch, and {base.name!r} from a stage{more}"
+
+
+def _fewer_rates(draft: Draft, cell: Cell, base: Cell) -> str:
+    """Return a note on two optimizers of which the one of the baseline, or AdamW, is tried at fewer learning rates."""
+    if isinstance(cell.settings, CommandConfig):
+        return ""
+    optimizers = [of.config.train.optimizer for of in (cell, base)]
+    configs = [of.config for of in draft.plan.cells if of.refusal is None]
+    rates = [len({c.train.lr for c in configs if c.train.optimizer == optimizer}) for optimizer in optimizers]
+    (fewer, few), (more, many) = sorted(zip(rates, optimizers, strict=True), key=lambda tried: tried[0])
+    if fewer == more or (few != optimizers[1] and few.name != "adamw"):
+        return ""
+    tried = f"{few.label} is tried at {count(fewer, 'learning rate')} and {many.label} at {more}"
+    return f"compared with {base.name!r}, although {tried}: try as many with both, for example with sweep: {{train.lr: [...]}}"
+
+
+def factors(draft: Draft) -> Iterator[str]:
     """Yield a note on each factor that changes the training together with something else."""
+    study = draft.study
     for axis in study.factors:
         for i in range(len(study.grid[axis]) if isinstance(study.grid[axis], dict) else 0):
             paths = [setting.path for setting in field_settings(study, axis, i)]
@@ -248,43 +269,124 @@ def _on_factors(study: StudyConfig) -> Iterator[str]:
                 yield f"the effect of {axis!r} may be due to {', '.join(training)}, which it sets, too: make it another factor"
 
 
-def _on_training(study: StudyConfig, cell: Cell, base: Cell) -> Iterator[str]:
-    if study.control and study.control.items() <= cell.axes.items():
-        if changed := _changes(cell, base, TRAINING):
-            yield (
-                f"the control is trained in another way than {base.name!r} ({changed}): being worse then does not show that "
-                "the study sees differences; train both alike"
-            )
-        return
-    axes = [axis for axis in cell.axes if axis != study.over_axis and cell.axes[axis] != base.axes[axis]]
-    own, other = ({s.path: s for axis in axes for s in level_settings(study, axis, of.axes[axis])} for of in (cell, base))
-    private = [path for path in {**own, **other} if split_stage(path)[1] in TRAINING]
-    # A stage keeps the options that the level of its baseline writes out, unless its own level sets others.
-    subjects = [path for path in {**own, **other} if path not in private and (path in own or not split_stage(path)[0])]
-    if any(_value(cell, path) != _value(base, path) for path in subjects) and (changed := _changes(cell, base, private)):
+def warmups(draft: Draft) -> Iterator[str]:
+    """Yield a note on runs that end before their warm-up does; with ``over``, a trend may then be due to the learning rate."""
+    over, short, names = draft.study.over_axis, dict[Any, str](), dict[str, list[str]]()
+    for cell, resolution in draft.runnable:
+        with suppress(Exception):  # any exception: the task may be the user's own, and the plan reports its errors elsewhere
+            steps = evaluation_schedule(resolution.config, resolution.task).steps
+            warmup = warmup_steps(resolution.config.train, steps)
+            if over in cell.axes and steps < warmup:
+                short[cell.axes[over]] = f"{steps / warmup:.2g}"
+            elif warmup >= steps > 1:
+                reached = f"{steps / warmup:.2g} of train.lr"
+                note = f"the warm-up of {warmup:,} steps does not end within the run of {steps:,}, which reaches {reached}"
+                names.setdefault(note, []).append(cell.name)
+    if short:
         yield (
-            f"trained differently from {base.name!r} ({changed}), which may explain a difference; train both alike, or "
-            "make it an axis"
+            f"over.{over}: train.warmup is longer than the runs at {', '.join(map(str, short))}, which reach "
+            f"{', '.join(short.values())} of train.lr: a trend may be due to the rate; write train.warmup as a fraction"
+        )
+    yield from (f"train.warmup: {listed(concerned)}: {note}" for note, concerned in names.items())
+
+
+def patterns(draft: Draft) -> Iterator[str]:
+    """Yield a note on each pattern of attention that hides nothing at the length of the rows."""
+    names: dict[str, list[str]] = {}
+    for cell, resolution in draft.runnable:
+        with suppress(Exception):  # any exception: classes may be the user's own, and the plan reports their errors elsewhere
+            longest = max((resolution.task.length, *resolution.config.evaluate.lengths)) + resolution.config.model.mem_len
+            for part in parts(resolution.config, resolution.task):
+                for name in _without_effect(resolution.config, resolution.task, part, longest) if part.role != "cross" else ():
+                    names.setdefault(f"{name} hides nothing in rows of {longest:,} {resolution.task.unit}s", []).append(
+                        cell.name
+                    )
+    yield from (f"{listed(dict.fromkeys(concerned))}: {note}" for note, concerned in names.items())
+
+
+def _without_effect(config: RunConfig, task: Any, part: Part, longest: int) -> Iterator[str]:
+    import torch
+
+    with torch.device("meta"):
+        modules: dict[str, Any] = dict(build_components(config, task, part).items())
+        if hasattr(part.variant_class, "visible") or hasattr(part.variant_class, "most_keys"):
+            modules[part.variant.short_name] = build_attention(config, task, part)
+    for name, module in modules.items():
+        widths = [getattr(module, attribute, None) for attribute in ("window", "most_keys")]
+        if any(isinstance(width, int) and width >= longest for width in widths):
+            yield name
+        elif visible := getattr(module, "visible", None):
+            heads = part.heads(config)
+            queries = range(longest - 1, -1, -max(1, longest // ROWS_CHECKED))
+            keys = {i: range(i + 1 if module.causal else longest) for i in queries}
+            dense = [head for head in range(heads) if all(visible(head, i, j) for i in queries for j in keys[i])]
+            if dense:
+                yield f"{name} in {len(dense)} of {heads} heads"
+
+
+def budgets(draft: Draft) -> Iterator[str]:
+    """Yield a note on fields of a search with which the confirmed runs of two cells differ in data read or in steps."""
+    space = draft.study.search.space if draft.study.search else {}
+    lengths = [path for path in ("train.steps", "train.epochs", "train.batch_size") if path in space]
+    if lengths:
+        yield (
+            f"search.space: {' and '.join(lengths)}: cells can be confirmed with unequal budgets, and a difference of them "
+            "may be due to the budget"
         )
 
 
-def _on_rates(cells: Sequence[Cell], cell: Cell, base: Cell) -> Iterator[str]:
-    """Yield a note on two optimizers of which the one of the baseline, or AdamW, is tried at fewer learning rates."""
-    optimizers = [of.config.train.optimizer for of in (cell, base)]
-    configs = [of.config for of in cells if of.refusal is None]
-    rates = [len({c.train.lr for c in configs if c.train.optimizer == optimizer}) for optimizer in optimizers]
-    (fewer, few), (more, many) = sorted(zip(rates, optimizers, strict=True), key=lambda tried: tried[0])
-    if fewer < more and (few == optimizers[1] or few.name == "adamw"):
-        yield (
-            f"compared with {base.name!r}, although {few.label} is tried at {count(fewer, 'learning rate')} and {many.label} "
-            f"at {more}: try as many with both, for example with sweep: {{train.lr: [...]}}"
-        )
+def stops(draft: Draft) -> Iterator[str]:
+    """Yield a note on each ``train.stop_at`` that limits the scores by which cells are compared."""
+    resolutions = [resolution for _, resolution in draft.runnable]
+    stopping = [r for r in resolutions if "train.stop_at" not in ineffective_fields(r.config, r.task)]
+    limits = {(r.task.metric, r.config.train.stop_at): None for r in stopping if r.config.train.stop_at is not None}
+    notes = (draft.plan.estimator.stop_note(*limit, compared=len(resolutions) > 1) for limit in limits)
+    return (note for note in notes if note)
+
+
+def directions(draft: Draft) -> Iterator[str]:
+    """Yield a note on each metric whose name suggests the other direction."""
+    plan = draft.plan
+    goals = {question.metric: question.direction for question in plan.tasks.values()} or {plan.metric: plan.direction}
+    for metric, direction in goals.items():
+        usual = [way for words, way in USUAL_DIRECTIONS.items() if any(f"_{word}" in f"_{metric.lower()}" for word in words)]
+        if usual and usual[0] != direction:
+            better = "higher" if usual[0] == "max" else "lower"
+            yield f"{metric} is compared with direction {direction}, although {better} values of it are usually better"
+
+
+def stage_texts(draft: Draft) -> Iterator[str]:
+    """Yield a note on each stage that trains on text of the test."""
+    return test_text_notes(draft.runnable)
+
+
+def data(draft: Draft) -> Iterator[str]:
+    """Yield what the tasks say about their data."""
+    return (f"data: {note}" for note in dict.fromkeys(note for cell in draft.plan.cells for note in cell.data_notes))
+
+
+RULES: tuple[Rule, ...] = (
+    *(margins, equal_cells, analyses, matches, baselines, tests, controls, trainings, factors, budgets, stops),
+    *(warmups, patterns, lengths, stage_texts, directions, data),
+)
+RULES_OF_PROGRAMS: tuple[Rule, ...] = (baselines, tests, controls, directions, analyses, margins)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names of cells as in "'a', 'b', 'c' and 4 more cells"."""
+    first = [*map(repr, names)]
+    shown = ", ".join(first[:SHOWN])
+    return shown if len(first) <= SHOWN else f"{shown} and {count(len(first) - SHOWN, 'more cell')}"
+
+
+def _axes(axes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{axis} {value}" for axis, value in axes.items())
 
 
 def _changes(cell: Cell, base: Cell, paths: Sequence[str]) -> str:
     """Return the paths in which two cells differ as in "train.lr 0.003, not 0.001"; not steps that match the costs."""
     changes = []
-    for path in paths:
+    for path in paths if isinstance(cell.settings, RunConfig) else ():
         own, other = _value(cell, path), _value(base, path)
         if own != other and not (split_stage(path)[1] in BUDGET and _costs_match(cell, base, split_stage(path)[0])):
             changes.append(f"{path} {_shown(own)}, not {_shown(other)}")
@@ -315,44 +417,3 @@ def _value(cell: Cell, path: str) -> Any:
 
 def _shown(value: Any) -> str:
     return value.label if isinstance(value, Named) else text(list(value) if isinstance(value, tuple) else value)
-
-
-def _on_stages(cell: Cell, base: Cell) -> Iterator[str]:
-    """Yield a note on a cell that starts from a stage where its baseline does not, or the reverse."""
-    if bool(cell.stages) == bool(base.stages):
-        return
-    costs, base_costs = cell.chain_flops, base.chain_flops
-    more = f": training costs {costs / base_costs:.2g} times as many FLOPs, stages included" if costs and base_costs else ""
-    if cell.stages:
-        yield f"training starts from the stage {cell.config.init.stage!r}, and {base.name!r} from scratch{more}"  # type: ignore[union-attr]
-    else:
-        yield f"training starts from scratch, and {base.name!r} from a stage{more}"
-
-
-def _on_level_names(study: StudyConfig) -> Iterator[str]:
-    """Yield a note on each level that has the name of another variant, position scheme or level's value."""
-    for axis, levels in study.grid.items():
-        if not isinstance(levels, dict):
-            continue
-        settings = {name: field_settings(study, axis, i) for i, name in enumerate(levels)}
-        values = {name: {s.path: _names(s.value) for s in of} for name, of in settings.items()}
-        for path in dict.fromkeys(path for of in values.values() for path in of):
-            own = {name: of[path] for name, of in values.items() if path in of}
-            known = {"variant": VARIANTS, "position": POSITIONS}.get(path)
-            others = {name for of in own.values() for name in of[:1]}
-            if known is None and others != own.keys():  # only names that are the values in another order mislead
-                continue
-            for name, given in own.items():
-                is_other = name in known.names() or name in others if known else name in others
-                mine = {value for of in values[name].values() for value in of}
-                if is_other and len(others) > 1 and name not in mine:
-                    yield f"{axis}: the level {name!r} has {path} {given[0]}, and the name of another level: rename it"
-
-
-def _names(value: Any) -> list[str]:
-    """Return the name or the text of a value, and the names of its components."""
-    if isinstance(value, list):
-        return [name for item in value for name in _names(item)]
-    if isinstance(value, dict) and "name" in value:
-        return [str(value["name"]).rpartition(":")[2], *_names(value.get(WITH, []))]
-    return [text(value)]

@@ -13,17 +13,16 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import task_axis
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import planned_cell, with_costs
+from attnlab.planning.data import data_notes, data_sizes
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.matching import CellPair, match_costs
-from attnlab.planning.notes import data_notes, data_sizes
-from attnlab.planning.plan_notes import command_notes, plan_notes
+from attnlab.planning.notes import Draft, notes_of
 from attnlab.planning.planned import Cell, Plan, Run
 from attnlab.planning.resolve import Resolver
-from attnlab.planning.sizes import check_margin
+from attnlab.planning.search import check_search
 from attnlab.planning.stages import resolve_stages
 from attnlab.planning.tasks import (
     check_reference_scores,
-    range_notes,
     resolve_estimand,
     resolve_estimands,
     resolve_further,
@@ -69,8 +68,6 @@ def plan(
     wanted = selected_names(study, [cell for cell, _ in resolved], only or {})
     names = {doubles.get(name, name) for name in wanted}
     kept = [(cell, resolution) for cell, resolution in resolved if cell.name in names]
-    check_margin(study, resolved, margins={label: question.margin for label, question in questions.items()})
-    on_range = range_notes(study, resolved, questions, estimand, further)
     on_data, sizes = data_notes(kept), data_sizes(kept)
     costed = [with_costs(cell, resolution, resolver.traces) for cell, resolution in track(kept, "tracing models", progress)]
     costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]
@@ -79,9 +76,9 @@ def plan(
     planned = Plan(study, costed, skipped, [], *goal, doubles, rest, estimand=estimand, further=further)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
-    asked = [*questions.values(), *further]
-    notes = plan_notes(planned, resolved, kept, wanted=wanted, resolver=resolver, questions=asked)
-    return replace(planned, notes=[*on_range, *notes])
+    if study.search is not None:
+        check_search(study, planned.cells, resolver)
+    return replace(planned, notes=notes_of(Draft(planned, [cell for cell, _ in resolved], wanted, resolved)))
 
 
 def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
@@ -93,7 +90,7 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
     metric, direction = metric_of(study)
     estimand = resolve_estimand(study, [], metric=metric)
     planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand)
-    return replace(planned, notes=[*command_notes(planned, cells, every=configs)])
+    return replace(planned, notes=notes_of(Draft(planned, configs)))
 
 
 def _doubles(resolved: Sequence[CellPair]) -> dict[str, str]:

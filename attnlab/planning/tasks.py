@@ -19,7 +19,6 @@ from attnlab.config.question import EstimandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.tasks import TaskQuestion, by_label, task_axis
 from attnlab.errors import UserError, nearest
-from attnlab.planning.effects import ineffective_fields
 from attnlab.planning.matching import CellPair
 from attnlab.registry import ESTIMATORS
 from attnlab.tasks import Task
@@ -48,20 +47,6 @@ def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric
         estimand = _with_threshold(study, study.estimand, list(declared))
     _check_parts(study, estimand)
     return estimand
-
-
-def stop_notes(cells: Sequence[CellPair], estimator: Any) -> list[str]:
-    """Return a note on each ``train.stop_at`` that limits the scores by which cells are compared.
-
-    Args:
-        cells: of the plan.
-        estimator: of the study; with several tasks, of the first one.
-    """
-    resolutions = [resolution for _, resolution in cells if resolution.refusal is None]
-    stopping = [r for r in resolutions if "train.stop_at" not in ineffective_fields(r.config, r.task)]
-    stops = [(r.config.train.stop_at, r.task.metric) for r in stopping]
-    limits = [(score, stop_at) for stop_at, score in dict.fromkeys(stops) if stop_at is not None]
-    return [note for limit in limits if (note := estimator.stop_note(*limit, compared=len(resolutions) > 1))]
 
 
 def _declared(task: Task) -> EstimandConfig:

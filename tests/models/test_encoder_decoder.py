@@ -168,16 +168,6 @@ def task(tmp_path: Path, folders: Path) -> dict[str, Any]:
     return options
 
 
-def test_a_plan_notes_decoders_without_a_cache(task: dict[str, Any]) -> None:
-    base = {"task": task, "variant": "dense", "model": {"dim": 12, "depth": 1, "heads": 3}, "train": {"steps": 1}}
-    sections = {"encoder": {"variant": "gru", "position": "none"}}
-    values = ["dense", "gru", "convolution", "no_wo"]
-    base = {**base, "model": {**base["model"], **sections}, "machine": {"device": "cpu"}}  # type: ignore[dict-item]
-    notes = plan({"study": "s", "base": {**base, "position": "none"}, "grid": {"model.decoder.variant": values}}).notes
-    without = [note for note in notes if "cache" in note]
-    assert len(without) == 2 and "gru supports no cache" in without[0] and "convolution supports no cache" in without[1]
-
-
 def test_a_plan_counts_both_sides_of_every_pair(task: dict[str, Any]) -> None:
     network, n = {"dim": 12, "depth": 2, "heads": 3, "cross": {"variant": "no_wo"}}, 40
     task = {**task, "length": n}

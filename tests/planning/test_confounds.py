@@ -107,31 +107,11 @@ def test_a_control_that_is_crippled_is_noted(bad: dict[str, Any], noted: bool) -
     assert [note for note in notes if "the control is trained" in note] == notes and len(notes) == noted
 
 
-@pytest.mark.parametrize(
-    ("levels", "named"),
-    [
-        ({"dense": {"variant": "no_wo"}, "no_wo": {"variant": "dense"}}, ["dense", "no_wo"]),
-        ({"dense": {"variant": "dense"}, "linear": {"variant": "no_wo"}}, ["linear"]),
-        ({"dense": {"variant": "dense"}, "gate": {"variant": {"name": "dense", "with": ["gate"]}}}, []),
-        ({"dense": {"variant": "dense", "model.dim": 12}, "wide": {"variant": "dense", "model.dim": 24}}, []),
-    ],
-)
-def test_levels_with_the_name_of_another_variant_are_noted(levels: dict[str, Any], named: list[str]) -> None:
-    notes = [note for note in notes_of(levels) if "rename" in note]
-    assert len(notes) == len(named) and all(f"level {name!r}" in note for name, note in zip(named, notes, strict=True))
-
-
 def test_a_factor_with_a_private_rate_is_noted() -> None:
     on = {"variant": {"name": "dense", "with": ["gate"]}}
     for extra, noted in ((HIGH, True), ({}, False)):
         notes = notes_of(factors={"gate": {**on, **extra}, "rate": {"model.depth": 2}}, base={"variant": "dense"})
         assert any("'gate'" in note for note in notes) == noted
-
-
-def test_levels_that_are_swapped_are_noted() -> None:
-    study = {"grid": {"variant": ["dense", "no_wo"]}, "baseline": {"variant": "dense"}}
-    assert len(notes_of(over={"width": {"12": {"model.dim": 24}, "24": {"model.dim": 12}}}, **study)) == 2
-    assert notes_of(over={"width": {"1": {"model.dim": 12}, "12": {"model.dim": 24}}}, **study) == []
 
 
 def test_a_stage_of_some_cells_is_noted() -> None:

@@ -82,11 +82,8 @@ def test_a_mistake_in_an_entry_has_its_place(tmp_path: Path) -> None:
     assert "model.layers[1]" in caught.value.message and "'strid'" in caught.value.message
 
 
-def test_an_incomplete_last_repetition_is_noted_and_an_unused_entry_refused() -> None:
-    whole, cut, unused = (planned(pattern) for pattern in (["gru", "dense"], ["gru"] * 3 + ["dense"], ["gru"] * 6 + ["dense"]))
-    assert not any("multiple" in note for note in whole.notes)
-    assert any("model.depth 6 is not a multiple of the 4 entries" in note and "2 entries" in note for note in cut.notes)
-    (refusal,) = refusals(unused)
+def test_an_unused_entry_is_refused() -> None:
+    (refusal,) = refusals(planned(["gru"] * 6 + ["dense"]))
     assert refusal is not None and "expected at most 6 entries" in refusal and "got 7" in refusal
 
 

@@ -172,16 +172,6 @@ def test_an_axis_that_changes_nothing_is_named(axis: str, tmp_path: Path) -> Non
     assert note.startswith(f"the axis {axis.partition(':')[0]!r} changes nothing") and reason in note
 
 
-@pytest.mark.parametrize("axis", ["train.log_every: [5, 10]", "train.checkpoint_every: [2, 5]", "train.eval_every: [2, 5]"])
-def test_an_axis_that_changes_no_result_is_named(axis: str, tmp_path: Path) -> None:
-    planned = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")))
-    assert len(planned.cells) == 6 and any("changes no result" in note for note in planned.notes)
-    for field, value in (("checkpoint_selection", "best"), ("patience", 1), ("stop_at", 0.9)):  # a run acts on its evaluations
-        sets = {f"train.{field}": value} | ({} if "eval_every" in axis else {"train.eval_every": 2})
-        used = plan(write(tmp_path, STUDY.replace("seeds:", f"  {axis}\nseeds:")), sets=sets)
-        assert any("changes no result" in note for note in used.notes) == ("eval_every" not in axis)
-
-
 def test_an_axis_that_changes_some_cells_is_not_called_dead(tmp_path: Path) -> None:
     text = STUDY.replace("seeds:", "  train.final_lr: [0.0, 0.1]\n  train.schedule: [constant, cosine]\nseeds:")
     planned = plan(write(tmp_path, text))

@@ -46,10 +46,6 @@ def test_a_margin_of_the_whole_range_is_refused() -> None:
     assert error.value.where == "margin" and "accuracy" in error.value.message
 
 
-def test_a_margin_needs_a_baseline() -> None:
-    assert any("baseline" in note for note in notes_of(BITS, margin=0.02, baseline=None))
-
-
 @pytest.mark.parametrize(
     ("task", "train", "threshold", "outcome"),
     [

