@@ -80,7 +80,7 @@ SLOW = (
     "cli/test_snapshots.py",
     "cli/test_terminal.py",
     "config/test_fuzz.py",
-    "report/test_left_out.py",
+    "report/test_reproduction.py",
     "report/test_sweep_study.py",
     "extras/test_bench.py",
     "tracking/test_delivery.py",

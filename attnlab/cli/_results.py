@@ -34,9 +34,8 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
 
     spec, cells = compared.spec, compared.cells
     tables = split_tasks(cells, spec)
-    if chosen := describe_choice(compared):
-        print()
-        print_text(f"warning: {chosen}")
+    for line in describe_choice(compared):
+        print_text(f"note: {line}")
     for part, of_task in tables:
         if of_task:  # none of a task that `--only` leaves out
             _print_table(result, of_task, part)

@@ -1,15 +1,11 @@
-"""The identity of a run's test: only cells with equal tests are compared; and the subject of a comparison."""
+"""The identity of a run's test: only cells with equal tests are compared."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import posixpath
-import re
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.command import CommandConfig
@@ -28,11 +24,6 @@ WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".pkl", ".ggu
 OTHER_FILES = "If the program tests on these files, the difference is one of the data."
 DIGITS = 16  # of a digest of a data file
 SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
-OF_EVALUATION = ("protocol", "stride", "limit")  # of an identity of a test: how much of it is read
-LENGTH = re.compile(  # names of values of a program that are the length of its training
-    r"(?:.*\.)?(?:(?:max|total|num|n|train|training)[_-])*(?:steps|epochs|iters|iterations|updates|tokens)", re.IGNORECASE
-)
-SMOKE = 10  # a training that is so many times as long as an earlier one asks another question
 TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 
 
@@ -75,48 +66,6 @@ def data_files(command: CommandConfig) -> dict[str, str]:
     return {
         n: command.files[n][:DIGITS] for n in named if n in command.files and suffixes[n] not in (*CODE, *SETTINGS, *WEIGHTS)
     }
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The subject of a comparison, which its settings (rates, seeds, dropout, the code of a program) do not change.
-
-    Attributes:
-        program: "attnlab", or the code that a command line names.
-        data: A digest of the task with its data and of the size of the model; of a program, of its data files.
-        length: Name -> length of training, for example steps.
-    """
-
-    program: str
-    data: str
-    length: Mapping[str, float] = field(default_factory=dict)
-
-    def is_smoke_run_of(self, other: Subject) -> bool:
-        """Return True when this training is at most a tenth as long as the other one."""
-        return any(other.length.get(name, 0) >= SMOKE * length > 0 for name, length in self.length.items())
-
-
-def subject_of(config: Mapping[str, Any], test: str) -> Subject:
-    """Return the subject of a run.
-
-    Args:
-        config: The configuration, as read from its JSON.
-        test: As `identity_of_test` returns it.
-    """
-    if "command" in config:
-        words = [word for word in shlex.split(config["command"]) if "{" not in word and not word.startswith("-")]
-        code = [word for word in words if posixpath.splitext(word)[1].lower() in CODE]
-        numbers = {name: value for name, value in config.get("values", {}).items() if LENGTH.fullmatch(name)}
-        length = {name: float(value) for name, value in numbers.items() if type(value) in (int, float)}
-        return Subject(" ".join(map(posixpath.basename, code or words)), _digest(sorted(files_of_test(test).values())), length)
-    identity = {name: value for name, value in json.loads(test).items() if name not in OF_EVALUATION}
-    size = [config["model"].get(name) for name in ("name", "dim", "depth")]
-    train = config["train"]
-    return Subject("attnlab", _digest([identity, size]), {n: float(train[n]) for n in ("steps", "epochs") if train.get(n)})
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def is_program_test(test: Any) -> bool:

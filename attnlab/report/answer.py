@@ -16,7 +16,7 @@ from attnlab.report.plots.svg import INK
 from attnlab.report.section import Column, Figure, Sentence, Strong, Table, TableRow
 from attnlab.report.summary import Clause, as_sentence, describe_clause, join, remark_of
 from attnlab.report.verdicts import verdict_p_value
-from attnlab.report.wording import describe_corrections, describe_verdict, format_p_value, level_noun
+from attnlab.report.wording import describe_verdict, format_p_value, level_noun
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.contrasts import (
     MIN_STUDIES,
@@ -34,7 +34,6 @@ from attnlab.stats.contrasts import (
     scale_of,
     scaled_effect,
 )
-from attnlab.stats.corrections import Choice, correct_joint, for_choice
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.training_share import share_of
@@ -116,8 +115,6 @@ def _comparison_row(cell: CellSummary, study: ContrastEffect, unit: Unit) -> Tab
     if cell.difference is not None and effect is not None and hides_correction(cell.difference):
         text += f" ({unit.family}: ± {_half_width(effect.outer_low, effect.outer_high)})"
     share = _share_text(shares[0].share.log_ratio.mean) if shares else ""
-    for choice, other in shares[0].others if shares else ():
-        share += f" (but {_share_text(other.log_ratio.mean) if other else 'unknown'} {choice})"
     texts = [cell.name, cell.baseline, table.name, text, share]
     # The seeds that it needs depend on the correction: a page on several studies has the corrections of each study's table.
     return TableRow([*texts, verdict_p_value(cell), describe_verdict(cell.verdict, outlook=unit.family == "study")])
@@ -129,11 +126,8 @@ def _mean_row(contrast: Contrast, pooled: PooledEffect, unit: Unit) -> TableRow:
     if hides_correction(mean) and (outer := simultaneous_interval(mean)) is not None:
         text += f" ({unit.family}: ± {_half_width(outer.low, outer.high)})"
     share = _share_text(contrast.pooled_share.mean.interval.mean) if contrast.pooled_share else ""
-    others = [_share_text(other.mean.interval.mean) if other else "unknown" for _, other in contrast.other_shares]
-    share += "".join(f" (but {text} {choice})" for text, (choice, _) in zip(others, contrast.other_shares, strict=True))
     low, high = pooled.prediction
-    kind = ", ".join([mean_kind(mean).value, *describe_corrections(mean_kind(mean), contrast.corrections)])
-    verdict = f"{kind}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
+    verdict = f"{mean_kind(mean).value}; a further {unit.one}: {format_percent(low)} to {format_percent(high)}"
     of = f"mean of {unit.count(len(contrast.groups))}"
     return TableRow([contrast.name, contrast.baseline, of, text, share, format_p_value(mean.p_holm), verdict], kind="baseline")
 
@@ -234,23 +228,14 @@ def _share_text(log_ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else "> 99"
 
 
-def answer_of(
-    tables: Sequence[StudyTable], others: Sequence[Mapping[Choice, StudyTable]], *, of_tasks: bool = False
-) -> Answer | None:
+def answer_of(tables: Sequence[StudyTable], *, of_tasks: bool = False) -> Answer | None:
     """Return the answer of several studies, or of the tasks of one; None when they compare nothing.
 
     Args:
         tables: The table of each.
-        others: Of each, the table that it would have without a choice of its records.
         of_tasks: The tables are of the tasks of one study.
     """
-    combined = combine_tasks if of_tasks else combine
-    choices = [choice for choice in Choice if any(choice in of_table for of_table in others)]
-    without = {
-        choice: combined([for_choice(choice, of_table, table) for table, of_table in zip(tables, others, strict=True)])
-        for choice in choices
-    }
-    return make_answer(correct_joint(combined(tables), without, tables), noun="task" if of_tasks else "study")
+    return make_answer((combine_tasks if of_tasks else combine)(tables), noun="task" if of_tasks else "study")
 
 
 @dataclass(frozen=True)
@@ -344,13 +329,8 @@ def _named_effects(study: ContrastEffect) -> str:
     for cell, effect in zip(study.comparisons, study.effects, strict=True):
         size = cell.difference.format(short=True) if cell.difference else ""
         size = format_percent(effect.mean) if effect else size
-        texts.append(f"{f'{cell.name} ' if several else ''}{size}{_chosen(cell)}")
+        texts.append(f"{f'{cell.name} ' if several else ''}{size}")
     return f"{study.table.name} ({', '.join(texts)})"
-
-
-def _chosen(cell: CellSummary) -> str:
-    verdict = cell.verdict
-    return "".join(f", {text}" for text in (describe_corrections(verdict.kind, verdict.corrections) if verdict else ()))
 
 
 def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
@@ -372,10 +352,9 @@ def _mean_sentence(contrast: Contrast, unit: Unit) -> list[str]:
         VerdictKind.INCONCLUSIVE: f"the mean effect of {contrast.label} over {unit.count(independent)} is inconclusive",
     }.get(kind, f"on average over {unit.count(independent)}, {contrast.name} is {kind}")
     low, high = pooled.prediction
-    corrections = "".join(f", {text}" for text in describe_corrections(kind, contrast.corrections))
     parts = [
         Strong(f"{verdict[0].upper()}{verdict[1:]}"),
-        f": {format_mean(mean, unit)} of the {_scales(contrast)}, p {p}{corrections}. ",
+        f": {format_mean(mean, unit)} of the {_scales(contrast)}, p {p}. ",
     ]
     expected = f"between {format_percent(low)} and {format_percent(high)}"
     return [*parts, f"The effect in a further {unit.one} of this kind is expected {expected}."]
@@ -392,15 +371,9 @@ def _details(contrast: Contrast, unit: Unit) -> list[str]:
         share = share_of(contrast.pooled_share.mean.interval)
         interval = f" [{share.low:.2f}, {share.high:.2f}]" if share.low is not None and share.high is not None else ""
         parts.append(
-            f"On average, {contrast.name} takes {share.mean:.2f}{interval} of the steps to the score of {contrast.baseline}"
-            f"{''.join(f', {_other_share(choice, other)}' for choice, other in contrast.other_shares)}."
+            f"On average, {contrast.name} takes {share.mean:.2f}{interval} of the steps to the score of {contrast.baseline}."
         )
     return [" ".join(parts)] if parts else []
-
-
-def _other_share(choice: str, other: PooledEffect | None) -> str:
-    share = share_of(other.mean.interval) if other else None
-    return f"but {f'{share.mean:.2f}' if share else 'an unknown share'} {choice}"
 
 
 def _scales(contrast: Contrast) -> str:
@@ -429,8 +402,7 @@ def _trend_sentences(contrast: Contrast) -> list[str]:
             spec = study.table.spec
             about = f" In {study.table.name}, " if len(study.trends) == 1 else f" In {study.table.name}, for {trend.name}, "
             if trend.kind is TrendKind.INCONCLUSIVE:
-                corrections = "".join(f", {text}" for text in describe_corrections(trend.kind, trend.corrections))
-                parts.append(f"{about}the trend of the difference over {level_noun(spec)} is inconclusive{corrections}.")
+                parts.append(f"{about}the trend of the difference over {level_noun(spec)} is inconclusive.")
             else:
                 levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {level_noun(spec)}"
                 parts += [about, "the difference ", Strong(describe_verb(trend)), f" {levels} ({describe_ends(trend)})."]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analyzed, analyze_tasks
 from attnlab.report.answer import answer_of
-from attnlab.report.selection import describe_changes_of, describe_selection, described_verdicts
-from attnlab.report.summary import Strong, Summary, summarize
+from attnlab.report.selection import describe_selection
+from attnlab.report.summary import Summary, summarize
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons, split_tasks
 from attnlab.stats.compared import Compared
@@ -34,29 +33,15 @@ NUMBERS = (
 COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
 
 
-def conclude(analyzed: Analyzed, changes: Sequence[str] | None = None) -> Summary:
-    """Return the conclusion of a study, or of one of its tasks: the result, and the choice of the records behind it.
-
-    Args:
-        analyzed: The analyses of the study or the task.
-        changes: The changes of its comparison, which a stored report has without the questions; default: the changes of its
-            selection.
-    """
+def conclude(analyzed: Analyzed) -> Summary:
+    """Return the conclusion of a study, or of one of its tasks."""
     compared = analyzed.results.compared
-    summary = summarize(compared.cells, compared.spec)
-    summary = analyzed.summarize(summary)
-    chosen = describe_choice(compared, changes)
-    return replace(summary, records=[Strong(chosen)] if chosen else [])
+    return analyzed.summarize(summarize(compared.cells, compared.spec))
 
 
-def describe_choice(compared: Compared, changes: Sequence[str] | None = None) -> str:
-    """Describe the choice of the records behind a table, as `describe_selection` does; `changes` as for `conclude`."""
-    spec, selection = compared.spec, compared.selection
-    corrected = described_verdicts(compared.cells, compared.trends, None)
-    for part in spec.parts:
-        corrected += described_verdicts([], [], compared.effects(part))
-    changes = describe_changes_of(selection, spec.study) if changes is None else changes
-    return describe_selection(selection, compared.cells, spec, corrected=corrected, changes=changes)
+def describe_choice(compared: Compared) -> list[str]:
+    """Return the lines on the choice of the records behind a table."""
+    return describe_selection(compared.selection.for_task(compared.spec, (cell.name for cell in compared.cells)))
 
 
 def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> list[str]:
@@ -66,11 +51,7 @@ def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) 
     if len(parts) == 1:
         return texts
     tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]
-    without = [
-        {other.choice: StudyTable(part.spec.task, other.spec or part.spec, other.cells, other.trends) for other in part.others}
-        for part in parts
-    ]
-    answer = answer_of(tables, without, of_tasks=True)
+    answer = answer_of(tables, of_tasks=True)
     pooled = ["".join(paragraph) for paragraph in answer.paragraphs] if answer else []
     return [*(f"{table.name}: {text}" for table, text in zip(tables, texts, strict=True)), *pooled]
 

@@ -23,7 +23,6 @@ from attnlab.report.wording import (
     describe_seeds,
     describe_test,
     describe_verdict,
-    export_corrections,
     forest_caption,
     format_both,
     format_consistent,
@@ -389,5 +388,4 @@ def _record(effect: Effect) -> dict[str, Any]:
         **as_columns(effect.difference.interval, n="seeds", mean="estimate", sd="sd", low="low", high="high"),
         **as_columns(effect.difference, p="p", p_holm="p_holm", p_equivalent_holm="p_equivalent_holm"),
         "verdict": describe_effect_verdict(effect),
-        "corrected": export_corrections(effect.verdict.corrections),
     }

@@ -21,7 +21,6 @@ from attnlab.config.grid import SECTIONS
 from attnlab.config.search import SearchConfig
 from attnlab.errors import UserError
 from attnlab.report.notes import describe_command, is_of_program
-from attnlab.report.selection import describe_changes_of
 from attnlab.stats.cells import ComparisonSpec, Goal, sections_of
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
@@ -69,7 +68,6 @@ class StudyInfo:
         skipped: (name, reason) of the cells that the study leaves out.
         calls: The calls that ran it, as recorded.
         selection: The choice of its records.
-        changes: The changed fields of earlier comparisons of the same runs, as `describe_changes_of` returns them.
         uncertainty: The uncertainty of each difference, split into seeds and test items.
         question: The question that the study answers, if it states one.
         task: The task that the page is about, for a study of several tasks, each of which has a page.
@@ -85,7 +83,6 @@ class StudyInfo:
     skipped: tuple[tuple[str, str], ...] = ()
     calls: tuple[Call, ...] = ()
     selection: Selection = Selection()
-    changes: tuple[str, ...] = ()
     uncertainty: tuple[UncertaintyParts, ...] = ()
     question: str = ""
     task: str = ""
@@ -104,7 +101,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
             a study without recorded calls.
         root: Folder of the runs.
     """
-    from attnlab.study.looks import known_looks
+    from attnlab.study.looks import look_history
     from attnlab.study.selection import load_selection
     from attnlab.tracking.client import connect, runs_folder, search_runs
     from attnlab.tracking.runs import doubles, questions
@@ -130,7 +127,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
     spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
     spec = with_margin(spec, now["margin"], exclude_trials(records))
-    spec = known_looks(spec, summarize_cells(exclude_trials(records), spec), root).apply(spec)
+    spec = look_history(spec.study, root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search = _search(record.data.tags.get("attnlab.search"), study.study)
@@ -140,7 +137,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
-    info = replace(info, changes=tuple(describe_changes_of(selection, study.study)))
     return replace(info, question=study.question or "", analyses=tuple(study.analyses))
 
 
@@ -337,8 +333,8 @@ def reproduction(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> Repro
 def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[Call]:
     """Return the calls that the report depends on: the last one, and earlier ones only if it depends on them.
 
-    It does if the last call ran a part of the study, if finished runs are left out, if the comparison was changed after there
-    were results, if the last call did not add the seeds by which verdicts were decided, or if seeds were added after a look.
+    It does if the last call ran a part of the study or did not add the seeds by which verdicts were decided, or if seeds were
+    added after a look.
     """
     if not info.calls:
         return []
@@ -346,11 +342,9 @@ def needed_calls(info: StudyInfo, records: Sequence[Mapping[str, Any]]) -> list[
     looks = info.spec.looks
     announced = looks is not None and looks.announced
     adaptive = announced and not _adds_seeds(last)
-    if not (last.partial or info.selection.left_out or info.changes or adaptive or (looks and looks.further)):
+    if not (last.partial or adaptive or (looks and looks.further)):
         return [last]
-    started = [
-        record["started"].timestamp() for record in [*records, *info.selection.left_out] if record.get("started") is not None
-    ]
+    started = [record["started"].timestamp() for record in records if record.get("started") is not None]
     first = min(started, default=0.0)
     before = [i for i, call in enumerate(info.calls) if call.time / 1_000 <= first]
     calls = list(info.calls[max(before, default=0) :])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.report.analysis import Analyzed, Results, analyze
-from attnlab.report.conclusion import conclude
+from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
 from attnlab.report.methods import SCRIPT, Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
 from attnlab.report.notes import item_notes
@@ -26,7 +26,6 @@ from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, spl
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.corrections import Choice
 from attnlab.stats.search import NOT_CONFIRMED, RunRecord
 
 if TYPE_CHECKING:
@@ -40,10 +39,7 @@ RENDERED = ("index.html", "runs.csv")  # what `report.json` holds in other words
 
 @dataclass(frozen=True)
 class Page:
-    """The contents of a study's page, which is also a part of the page on several studies. `records` are the compared runs.
-
-    `others` are the results without each choice of its records.
-    """
+    """The contents of a study's page, which is also a part of the page on several studies. `records` are the compared runs."""
 
     info: StudyInfo
     introduction: Sequence[str]
@@ -59,7 +55,6 @@ class Page:
     search: PageSection | None
     runs: Table
     results: StudyTable = field(repr=False)
-    others: Mapping[Choice, StudyTable] = field(repr=False)
     analyzed: Analyzed = field(repr=False)
     records: Sequence[RunRecord] = field(repr=False)
 
@@ -116,7 +111,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     records, colors = compared.compared_records, cell_colors(cells)
     analyzed = analyze(Results(compared, stages, curves, colors))
-    shares, shares_of = analyzed.results.estimates.get("training_share", ((), {}))
+    shares = analyzed.results.estimates.get("training_share", ())
     results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
@@ -134,8 +129,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     return Page(
         info=info,
         introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
-        summary=conclude(analyzed, info.changes),
-        warnings=[*_data_notes(records), *score_warnings(cells, scores, metric=spec.metric)],
+        summary=conclude(analyzed),
+        warnings=[*describe_choice(compared), *_data_notes(records), *score_warnings(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=spec.estimator.words.heading),
         notes=[
@@ -152,12 +147,6 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         search=search,
         runs=run_table(records, spec),
         results=results,
-        others={
-            other.choice: StudyTable(
-                results.name, other.spec or spec, other.cells, other.trends, shares_of.get(other.choice, ())
-            )
-            for other in compared.others
-        },
         analyzed=analyzed,
         records=records,
     )

@@ -328,9 +328,9 @@ class PredictiveValidity(Analysis[list[SignAgreement]]):
         return summarize_agreement(results.cells, results.spec)
 
     def summarize(self, summary: Summary, estimate: list[SignAgreement], results: Results) -> Summary:
-        """Begin with the agreement of the lowest and the highest level, unless verdicts depend on a choice of records."""
+        """Begin with the agreement of the lowest and the highest level."""
         ends = max(estimate, key=lambda agreement: agreement.higher - agreement.lower)
-        if results.compared.others or not ends.verdicts:
+        if not ends.verdicts:
             return summary
         noun, kept = level_noun(results.spec), f"{ends.kept} keep{'s' if ends.kept == 1 else ''} the sign"
         about = f"Of {count(ends.verdicts, 'verdict')} at {format_level(ends.lower)} {noun}, between any two cells, "
@@ -343,5 +343,4 @@ class PredictiveValidity(Analysis[list[SignAgreement]]):
 
     def section(self, estimate: list[SignAgreement], results: Results) -> PageSection:
         """Return the section with the table of agreements."""
-        section = validity_section(estimate, results.spec)
-        return replace(section, notes=[AS_RECORDED, *section.notes]) if results.compared.others else section
+        return validity_section(estimate, results.spec)

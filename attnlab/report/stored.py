@@ -12,7 +12,6 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
 from attnlab.report.methods import StudyInfo
 from attnlab.report.plots.learning import drawn_curves
-from attnlab.report.wording import describe_verdict, export_corrections
+from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.records import as_columns
@@ -81,7 +80,6 @@ def _cell_record(cell: CellSummary, spec: ComparisonSpec) -> dict[str, Any]:
         **spec.estimator.columns(cell),
         **as_columns(difference, effect_size="effect_size"),
         "verdict": describe_verdict(cell.verdict),
-        "corrected": export_corrections(cell.verdict.corrections) if cell.verdict else "",
         "fragile": bool(cell.verdict and cell.verdict.fragile),
         **{m.name: cell.costs[m.name].mean if m.name in cell.costs else None for m in shown_in("cost table")},
         "outcome": cell.outcome,
@@ -114,8 +112,7 @@ def save(
     spec = info.spec.for_task(info.task) if info.task else info.spec
     content = {
         "version": __version__,
-        "info": TypeAdapter(StudyInfo).dump_python(replace(info, selection=replace(info.selection, left_out=())), mode="json"),
-        "left_out": [_to_json(run) for run in info.selection.left_out],
+        "info": TypeAdapter(StudyInfo).dump_python(info, mode="json"),
         "columns": [name for name in runs.columns if name not in PRIVATE],
         "runs": _by_field([_to_json(run) for run in runs.to_dict("records")]),
         "curves": _by_metric(curves, drawn_curves(curves, spec)),
@@ -174,10 +171,13 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     import pandas
     from pydantic import TypeAdapter
 
-    info = TypeAdapter(StudyInfo).validate_json(json.dumps(content["info"]))
-    selection = replace(info.selection, left_out=tuple(_from_json(run) for run in content["left_out"]))
+    stored = content["info"]
+    if "changes" in stored:  # of version 0.8, whose pages had further lines on the choice of records
+        selection = {"not_run": stored["selection"].get("not_run", ()), "changed": "; ".join(stored["changes"])}
+        stored = {**stored, "selection": selection}
+    info = TypeAdapter(StudyInfo).validate_json(json.dumps(stored))
     return {
-        "info": replace(info, selection=selection),
+        "info": info,
         "runs": pandas.DataFrame([_from_json(run) for run in _runs(content["runs"])], columns=content["columns"]),
         "curves": pandas.DataFrame(_points(content["curves"]), columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],

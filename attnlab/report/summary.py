@@ -135,7 +135,7 @@ def remark_of(cell: CellSummary, verdict: Verdict, spec: ComparisonSpec) -> str:
         wide = verdict.sensitivity is Sensitivity.WIDE_MARGIN
         scores = [*cell.values.values()] if spec.estimator.in_unit else []
         text = f", within {describe_margin(spec, scores)}{', a margin that is too wide' if wide else ''}"
-    others = verdict.lost or verdict.baseline_lost or verdict.fragile or any(c.kind != kind for c in verdict.corrections)
+    others = verdict.lost or verdict.baseline_lost or verdict.fragile
     return f"{text}, under the conditions below" if others and kind is not VerdictKind.INCONCLUSIVE else text
 
 
@@ -272,11 +272,10 @@ def as_sentence(parts: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The paragraph at the top of a report: plain words, conclusive results, inconclusive ones, and the choice of records."""
+    """The paragraph at the top of a report: plain words, conclusive results, and inconclusive ones."""
 
     conclusive: Sentence
     open: Sentence
-    records: Sentence = ()
     plain: Sentence = ()
 
     @property
@@ -287,7 +286,7 @@ class Summary:
     @property
     def paragraph(self) -> Sentence:
         """The sentences as one paragraph."""
-        return _one_after_another(self.plain, self.numbers, self.records)
+        return _one_after_another(self.plain, self.numbers)
 
     @property
     def numbers(self) -> Sentence:

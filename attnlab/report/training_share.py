@@ -9,12 +9,10 @@ from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.lines import format_level
 from attnlab.report.section import Column, PageSection, Table, TableRow
 from attnlab.stats.compare import ComparisonSpec
-from attnlab.stats.corrections import Choice, correct_shares
 from attnlab.stats.paired import Interval
 from attnlab.stats.training_share import MIN_POINTS, WINDOWS, CellShare, ShareSource, summarize_shares
 
 TITLE = "Share of training"
-Shares = tuple[list[CellShare], dict[Choice, list[CellShare]]]
 MAX_SENTENCES = 3  # with more shares, the table alone has them
 
 
@@ -23,20 +21,7 @@ def describe_share(share: CellShare) -> str:
     units = ("steps", "FLOPs", "training time")
     shares = zip(_texts(share), units, strict=True)
     parts = [f"{text} of the {unit}" for text, unit in shares if text]
-    return f"{_statement(share)} in {', '.join(parts)}{''.join(f' ({text})' for text in _others(share))}"
-
-
-def _others(share: CellShare) -> list[str]:
-    """Return the shares without a choice of records, as in "but dense in 0.95 [0.9, 1.0] of the steps as first asked"."""
-    texts = []
-    for choice, other in share.others:
-        if other is None:
-            texts.append(f"but unknown {choice}")
-            continue
-        text = f"{_format(other.shares()[0], bounded=other.bounded)} of the steps {choice}"
-        faster = f"{share.baseline if other.reversed else share.name} in " if other.reversed != share.share.reversed else ""
-        texts.append(f"but {faster}{text}")
-    return texts
+    return f"{_statement(share)} in {', '.join(parts)}"
 
 
 def _statement(share: CellShare) -> str:
@@ -75,11 +60,10 @@ def share_table(shares: Sequence[CellShare], *, colors: Mapping[str, str]) -> Ta
     columns = [Column("", is_text=True), Column("steps"), Column("FLOPs"), Column("training time"), Column("seeds")]
     several = len({share.source for share in shares}) > 1
     columns += [Column("read from", is_text=True)] if several else []
-    columns.append(Column("corrected", is_text=True))
     rows = []
     for share in shares:
         texts = [f"{_statement(share)} in", *_texts(share), str(share.share.log_ratio.n)]
-        texts += [*([share.source.value] if several else []), "; ".join(_others(share))]
+        texts += [*([share.source.value] if several else [])]
         rows.append(TableRow(texts, colors.get(share.cell, "")))
     filled = [i for i in range(len(columns)) if i == 0 or any(row.cells[i] for row in rows)]
     kept = [TableRow([row.cells[i] for i in filled], row.color) for row in rows]
@@ -147,21 +131,16 @@ def share_notes(shares: Sequence[CellShare]) -> list[str]:
     return texts
 
 
-class ShareAnalysis(Analysis[Shares]):
+class ShareAnalysis(Analysis[list[CellShare]]):
     """The share of its training in which the faster of two cells reaches the score of the slower one."""
 
-    def estimate(self, results: Results) -> Shares | None:
-        """Return the share of each comparison with curves, or over lengths of training of each trend.
-
-        With them are the shares without each choice of the records.
-        """
+    def estimate(self, results: Results) -> list[CellShare]:
+        """Return the share of each comparison with curves, or over lengths of training of each trend."""
         trends = results.estimates.get("trend", ())
         assert results.curves is not None
-        shares = summarize_shares(results.cells, results.records, results.curves, spec=results.spec, trends=trends)
-        return correct_shares(shares, results.compared.others, results.curves) if shares else None
+        return summarize_shares(results.cells, results.records, results.curves, spec=results.spec, trends=trends)
 
-    def section(self, estimate: Shares, results: Results) -> PageSection:
+    def section(self, estimate: list[CellShare], results: Results) -> PageSection:
         """Return the section with a row for each comparison."""
-        shares, _ = estimate
-        table = share_table(shares, colors=results.colors)
-        return PageSection(TITLE, share_paragraphs(shares, results.spec), table=table, notes=share_notes(shares))
+        table = share_table(estimate, colors=results.colors)
+        return PageSection(TITLE, share_paragraphs(estimate, results.spec), table=table, notes=share_notes(estimate))

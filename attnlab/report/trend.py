@@ -12,11 +12,9 @@ from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
 from attnlab.report.summary import Strong, Summary
 from attnlab.report.wording import (
     count,
-    describe_corrections,
     describe_mark,
     describe_seeds,
     describe_test,
-    export_corrections,
     format_both,
     format_change,
     format_consistent,
@@ -71,7 +69,7 @@ def describe_kind(trend: Trend) -> str:
             text = f"inconclusive: {trend.reason}"
         case _:
             text = trend.kind.value
-    return ", ".join([text, *_conditions(trend), *describe_corrections(trend.kind, trend.corrections)])
+    return ", ".join([text, *_conditions(trend)])
 
 
 def describe_change(trend: Trend) -> str:
@@ -260,7 +258,7 @@ def describe_ends(trend: Trend) -> str:
     """Return the ends of a trend as in "-0.0455 to -0.0127, p = 0.006", with its conditions."""
     ends = [comparison.difference.interval.mean for comparison in trend.ends if comparison.difference is not None]
     change = f": {describe_change(trend)}" if trend.kind is TrendKind.CHANGES else ""
-    conditions = [*_conditions(trend), *describe_corrections(trend.kind, trend.corrections)]
+    conditions = _conditions(trend)
     return ", ".join([f"{format_change(*ends)}{_p_clause(trend)}{change}", *conditions])
 
 
@@ -277,7 +275,6 @@ def _record(trend: Trend, level: float, comparison: CellSummary) -> dict[str, An
         "p_size_holm": trend.p_size,
         **as_columns(trend.slope, p_equivalent_holm="p_equivalent_holm"),
         "trend": describe_kind(trend),
-        "corrected": export_corrections(trend.corrections),
     }
 
 

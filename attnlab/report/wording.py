@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 
 from attnlab._util.metrics import format_metric, in_words
 from attnlab._util.text import count
@@ -17,7 +16,7 @@ from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.paired import LEVEL, Difference, Interval
 from attnlab.stats.predict import MAX_SEEDS, POWER
 from attnlab.stats.sequential import EXTRA, Looks
-from attnlab.stats.verdict import Correction, Reason, Sensitivity, Verdict, VerdictKind
+from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
 DIRECTED = (VerdictKind.BETTER, VerdictKind.WORSE)
 
@@ -173,36 +172,7 @@ def describe_conditions(verdict: Verdict) -> list[str]:
     files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
     items = verdict.new_items if verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT) else None
     about = [("also for new test items" if items.holds else "for these test items")] if items else []
-    chosen = describe_corrections(verdict.kind, verdict.corrections)
-    return [*fragile, *small, *about, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported, *chosen]
-
-
-def describe_corrections(kind: StrEnum, corrections: Sequence[Correction]) -> list[str]:
-    """Return the verdicts without each choice of records as in "but inconclusive, p 0.039 as first asked".
-
-    Args:
-        kind: The verdict with that choice; of the same one, only the p-value is named.
-        corrections: Of this verdict.
-    """
-    texts = []
-    for correction in corrections:
-        p = "" if correction.baseline or correction.kind != kind else format_p_value(correction.p)
-        texts.append(f"{f'p {p}' if p else f'but {describe_correction(correction)}'} {correction.choice}")
-    return texts
-
-
-def export_corrections(corrections: Sequence[Correction]) -> str:
-    """Return the verdicts without each choice of records, for a column of a table."""
-    return "; ".join(f"{describe_correction(correction)} {correction.choice}" for correction in corrections)
-
-
-def describe_correction(correction: Correction) -> str:
-    """Return the verdict without a choice of records as in "inconclusive, p 0.039" or "worse than dense"."""
-    if correction.kind is None:
-        return "without a known verdict"
-    against = f" {'than' if correction.kind in DIRECTED else 'against'} {correction.baseline}" if correction.baseline else ""
-    p = format_p_value(correction.p)
-    return f"{correction.kind.value}{against}{f', p {p}' if p else ''}"
+    return [*fragile, *small, *about, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported]
 
 
 def describe_lost_runs(verdict: Verdict) -> str:

@@ -26,10 +26,8 @@ from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.stored import read_object, rounded, save
-from attnlab.report.summary import Strong
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.items import split_uncertainty
-from attnlab.study.selection import left_out_studies
 from attnlab.tracking.runs import study_name
 
 if TYPE_CHECKING:
@@ -56,9 +54,7 @@ METHODS = (
 logger = logging.getLogger(__name__)
 
 
-def write_index(
-    folder: Path, pages: Sequence[Page], *, question: str = "", title: str = "", left_out: Sequence[str] = ()
-) -> None:
+def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", title: str = "") -> None:
     """Write `index.html`, `README.md` and the plots of the answer into `folder`.
 
     Args:
@@ -66,21 +62,10 @@ def write_index(
         pages: Of the studies, or of the tasks of one study, in order.
         question: The question that they answer; "": the one that all the studies state, if they agree.
         title: Of the page; the folder's name by default.
-        left_out: Names of further studies in the store that judged the same comparisons.
     """
     of_tasks = len({page.study for page in pages}) == 1
     results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
-    others = [
-        {choice: replace(table, name=result.name) for choice, table in page.others.items()}
-        for page, result in zip(pages, results, strict=True)
-    ]
-    answer = answer_of(results, others, of_tasks=of_tasks)
-    if answer and (chosen := [_name(page, of_tasks=of_tasks) for page in pages if page.summary.records]):
-        note = [Strong(f"See the results below on the choice of records in {', '.join(chosen)}.")]
-        answer = replace(answer, paragraphs=[*answer.paragraphs, note])
-    if answer and left_out:
-        note = [f"Studies that judged the same comparisons and are not on this page: {', '.join(left_out)}."]
-        answer = replace(answer, paragraphs=[*answer.paragraphs, note])
+    answer = answer_of(results, of_tasks=of_tasks)
     for stale in folder.glob("effect*.svg"):
         stale.unlink()
     for plot in answer.plots if answer else ():
@@ -96,13 +81,8 @@ def write_index(
     }
     for template, name in (("index.html.j2", "index.html"), ("index.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")
-    inputs = {
-        "version": __version__,
-        "folders": [_folder(page, of_tasks=of_tasks) for page in pages],
-        "question": question,
-        "title": title,
-        **({"left_out": list(left_out)} if left_out else {}),
-    }
+    folders = [_folder(page, of_tasks=of_tasks) for page in pages]
+    inputs = {"version": __version__, "folders": folders, "question": question, "title": title}
     (folder / FILE).write_text(json.dumps(inputs, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -113,8 +93,7 @@ def load_index(folder: Path) -> tuple[list[str], dict[str, Any]] | None:
         return None
     inputs = read_object(path)
     try:
-        left_out = inputs.get("left_out", [])
-        return inputs["folders"], {"question": inputs["question"], "title": inputs["title"], "left_out": left_out}
+        return inputs["folders"], {"question": inputs["question"], "title": inputs["title"]}
     except KeyError as error:
         raise UserError(f"expected the stored inputs of a page on several studies, which have {error}", str(path)) from None
 
@@ -202,7 +181,7 @@ def write_report(
         raise UserError(f"expected --out FOLDER for the page of several studies ({', '.join(names)}), got none")
     folder = Path(out)
     pages = [page for name in names for page in _report_one(name, folder / name, root)]
-    write_index(folder, pages, question=question, left_out=left_out_studies(names, root))
+    write_index(folder, pages, question=question)
     return folder
 
 
@@ -215,9 +194,8 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
 
     with snapshot():
         info, runs = load_judged(study, root)
-        left_out = [str(run["run_id"]) for run in info.selection.left_out]
         info = replace(info, question=question or info.question)
-        curves, maps = load_curves(study, root, further=left_out), load_attention_maps(study, root)
+        curves, maps = load_curves(study, root), load_attention_maps(study, root)
         cells = compare_info(info, runs).cells
         items = load_items(study, root)
     pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
@@ -245,7 +223,7 @@ def _write_study(
     pages = []
     for part, of_task in split_tasks(cells, info.spec):
         names = {cell.name for cell in of_task}
-        ids = [run["run_id"] for run in (*runs.to_dict("records"), *info.selection.left_out) if part.includes(run)]
+        ids = [run["run_id"] for run in runs.to_dict("records") if part.includes(run)]
         page = write(
             folder / task_folder(part.task),
             info=replace(info, task=part.task, uncertainty=split_uncertainty(items, of_task, part)),

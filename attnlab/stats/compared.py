@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import cell_of, summarize_questions
-from attnlab.stats.corrections import Alternative, alternatives, correct_cells, correct_effects, correct_trends
 from attnlab.stats.factorial import FactorialResult, estimate_effects
 from attnlab.stats.search import RunRecord, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
 from attnlab.stats.selection import Selection
@@ -26,7 +25,6 @@ class Compared:
         spec: The comparison that the study makes, with the looks that its verdicts are corrected for.
         cells: Summaries of the cells. In a searched study, of the confirmed runs.
         trends: The trends of their differences over levels.
-        others: The study without each choice of its records.
         records: Its runs in this order, by seed, with the trials of a search.
         searches: Name of a task ("" in a study of one) -> the searches of its cells.
         selection: The choice of the records.
@@ -37,7 +35,6 @@ class Compared:
     spec: ComparisonSpec
     cells: Sequence[CellSummary]
     trends: Sequence[Trend]
-    others: Sequence[Alternative]
     records: Sequence[RunRecord]
     searches: Mapping[str, Sequence[SearchSummary]]
     selection: Selection
@@ -48,8 +45,7 @@ class Compared:
         """Return the comparison for the task that a specification is about."""
         cells = [cell for cell in self.cells if part.includes(cell.axes)]
         trends = [trend for trend in self.trends if part.includes(trend.comparisons[0].axes)]
-        others = [other.for_task(part) for other in self.others]
-        return replace(self, spec=part, cells=cells, trends=trends, others=others)
+        return replace(self, spec=part, cells=cells, trends=trends)
 
     @property
     def compared_records(self) -> list[RunRecord]:
@@ -58,8 +54,7 @@ class Compared:
 
     def effects(self, part: ComparisonSpec) -> FactorialResult | None:
         """Return the effects of a factorial design in the task that a specification is about; None without factors."""
-        of_task = self.for_task(part)
-        return correct_effects(estimate_effects(of_task.cells, part), of_task.others, self.selection)
+        return estimate_effects(self.for_task(part).cells, part)
 
 
 def compare_cells(
@@ -81,7 +76,6 @@ def compare_cells(
         selection: The choice of its records.
         analyses: Names of the analyses that it asks for besides attnlab's.
     """
-    selection = selection or Selection()
     position = {name: i for i, name in enumerate(order)}
     runs = sorted(records, key=lambda run: (position.get(cell_of(run, spec), len(position)), run["seed"]))
     searches = {
@@ -93,13 +87,7 @@ def compare_cells(
     tables = summarize_questions([*completed, *unconfirmed_cells(runs, spec, every)], spec)
     for cells in tables:
         cells.sort(key=lambda cell: position.get(cell.name, len(position)))
-    others = alternatives(completed, spec, selection)
-    cells = correct_cells(tables[0], others, selection)
-    trends = correct_trends(summarize_trends(cells, spec), others, selection)
-    compared = Compared(spec, cells, trends, others, runs, searches, selection, tuple(analyses))
-    further = []
-    for question, of_question in zip(spec.questions[1:], tables[1:], strict=True):
-        own = [other.for_question(question) for other in others]
-        judged = correct_cells(of_question, own, selection)
-        further.append(replace(compared, spec=question, cells=judged, trends=[], others=own))
-    return replace(compared, further=further)
+    trends = summarize_trends(tables[0], spec)
+    compared = Compared(spec, tables[0], trends, runs, searches, selection or Selection(), tuple(analyses))
+    asked = zip(spec.questions[1:], tables[1:], strict=True)
+    return replace(compared, further=[replace(compared, spec=goal, cells=cells, trends=[]) for goal, cells in asked])

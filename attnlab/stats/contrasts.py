@@ -52,10 +52,9 @@ from attnlab.stats.compare import judge_cells
 from attnlab.stats.joint import cap_priors, simultaneous_interval
 from attnlab.stats.paired import LEVEL, Difference, Interval, t_quantile
 from attnlab.stats.records import comparison_name
-from attnlab.stats.sequential import Looks
 from attnlab.stats.training_share import CellShare
 from attnlab.stats.trend import Trend, correct_trends
-from attnlab.stats.verdict import Correction, VerdictKind
+from attnlab.stats.verdict import VerdictKind
 
 MIN_STUDIES = 3  # with a mean and a prediction interval
 SCALES = {  # metric -> the quantity that effects are per cent of
@@ -199,18 +198,16 @@ def independent_groups(studies: Sequence[tuple[frozenset[str], frozenset[int]]])
     return sorted(groups)
 
 
-def pool(effects: Sequence[Effect], *, tries: int = 0) -> PooledEffect | None:
+def pool(effects: Sequence[Effect]) -> PooledEffect | None:
     """Return the mean of independent effects; None for fewer than `MIN_STUDIES`, or if all are the same.
 
     Args:
         effects: One of each study.
-        tries: Number of earlier configurations that the test of the mean is corrected for.
     """
     if len(effects) < MIN_STUDIES:
         return None
     values: Mapping[int, float] = {i: effect.mean for i, effect in enumerate(effects)}
-    looks = Looks(len(effects), len(effects), tries=tries) if tries else None
-    mean = paired.difference(values, dict.fromkeys(values, 0.0), looks=looks)
+    mean = paired.difference(values, dict.fromkeys(values, 0.0))
     assert mean is not None and mean.interval.sd is not None
     n, sd = mean.interval.n, mean.interval.sd
     if not sd:
@@ -290,8 +287,6 @@ class Contrast:
         groups: Indices of studies that count as one, because they share data and seeds.
         pooled: The mean over the groups; None for too few groups, or if a study has no relative effect.
         pooled_share: The same of the logarithms of the shares of training.
-        corrections: Other verdicts on the mean, which it would have without a choice of records.
-        other_shares: (choice, mean) of the shares of training without a choice of records.
     """
 
     name: str
@@ -300,8 +295,6 @@ class Contrast:
     groups: tuple[tuple[int, ...], ...] = ()
     pooled: PooledEffect | None = None
     pooled_share: PooledEffect | None = None
-    corrections: tuple[Correction, ...] = ()
-    other_shares: tuple[tuple[str, PooledEffect | None], ...] = ()
 
     @property
     def label(self) -> str:
@@ -355,29 +348,6 @@ def combine(tables: Sequence[StudyTable]) -> JointResult:
     )
     tests = sum(difference is not None and difference.p is not None for difference in family)
     return JointResult(tuple(tables), pooled, tests)
-
-
-def with_tables(result: JointResult, tables: Sequence[StudyTable], contrasts: Sequence[Contrast]) -> JointResult:
-    """Return a result with other verdicts in its tables, which its contrasts have as well.
-
-    Args:
-        tables: The tables of the result, with other verdicts on the same comparisons and trends.
-        contrasts: The contrasts of the result.
-    """
-    by_name = {table.name: table for table in tables}
-    cells = {table.name: {(c.name, c.baseline): c for c in comparisons(table.cells)} for table in tables}
-
-    def replaced(study: ContrastEffect) -> ContrastEffect:
-        table = by_name[study.table.name]
-        shown, lower = (
-            tuple(cells[table.name][c.name, c.baseline] for c in group) for group in (study.comparisons, study.lower_levels)
-        )
-        names = {cell.name for cell in shown}
-        trends = tuple(trend for trend in table.trends if {comparison.name for comparison in trend.comparisons} & names)
-        return replace(study, table=table, comparisons=shown, lower_levels=lower, trends=trends)
-
-    contrasts = [replace(contrast, studies=tuple(map(replaced, contrast.studies))) for contrast in contrasts]
-    return replace(result, tables=tuple(tables), contrasts=tuple(contrasts))
 
 
 def mean_kind(mean: Difference) -> VerdictKind:
@@ -465,22 +435,20 @@ def _pooled(contrast: Contrast) -> Contrast:
     groups = independent_groups([(of, frozenset(_seeds(study))) for of, study in zip(data, contrast.studies, strict=True)])
     effects = [study.effect for study in contrast.studies]
     shares = [study.share for study in contrast.studies]
-    looks = [c.difference.looks for study in contrast.studies for c in study.comparisons if c.difference]
-    tries = max((own.tries for own in looks if own), default=0)
     return replace(
         contrast,
         groups=tuple(map(tuple, groups)),
-        pooled=_pool_groups(effects, groups, tries=tries),
+        pooled=_pool_groups(effects, groups),
         pooled_share=_pool_groups(shares, groups),
     )
 
 
-def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]], *, tries: int = 0) -> PooledEffect | None:
+def _pool_groups(effects: Sequence[Effect | None], groups: Sequence[Sequence[int]]) -> PooledEffect | None:
     """Return the mean over groups; None when a study has no effect: a mean over the others would answer another question."""
     known = [effect for effect in effects if effect is not None]
     if len(known) < len(effects):
         return None
-    return pool([average([known[i] for i in group]) for group in groups], tries=tries)
+    return pool([average([known[i] for i in group]) for group in groups])
 
 
 def data_of(cell: CellSummary) -> frozenset[str]:

@@ -7,19 +7,18 @@ comparison that had fewer pairs than the study had seeds (because a seed diverge
 has separate looks.
 
 A look counts for verdicts on the runs that it has seen: it is forgotten once all runs of the study are newer, because their
-configuration was changed. Looks at the same runs under another name of the study count, too (`LookHistory.with_tables`).
+configuration was changed. Runs that are trained again do not become newer by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnlab.stats.cells import Judged
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.predict import Futility
 from attnlab.stats.records import comparison_name
-from attnlab.stats.selection import Seen
 from attnlab.stats.sequential import Looks
 
 TimedLooks = tuple[tuple[int, int], ...]  # number of seeds and time of each look, both increasing
@@ -110,46 +109,12 @@ class LookHistory:
         new = {name: (futility, time) for name, futility in futile.items() if self.futile.get(name, (None,))[0] != futility}
         return replace(self, futile={**self.futile, **new}) if new else self
 
-    def with_tables(self, tables: Iterable[Seen], cells: Sequence[CellSummary], *, effects: bool = False) -> LookHistory:
-        """Return this history with looks at the same runs in other studies, and in this one before its runs were withdrawn.
-
-        They count for the comparisons in ``cells`` if they have shown both cells, at the number of common seeds.
-
-        Args:
-            effects: As for `add`: a table with two of these cells is a look at the effects.
-        """
-        recorded = {time for timed in (self.study, *self.own.values()) for _, time in timed}
-        tables = [table for table in tables if table.time not in recorded]
-        values = {cell.name: cell.values.keys() for cell in cells}
-        own, study = dict(self.own), self.study
-        if effects:
-            common = [
-                (t.time, [len({*t.seeds[name]} & seeds) for name, seeds in values.items() if name in t.seeds]) for t in tables
-            ]
-            study = _merged(study, [(time, max(numbers)) for time, numbers in common if len(numbers) > 1])
-        for cell in comparisons(cells) if tables else ():
-            if cell.difference is None:
-                continue
-            name, pairs = comparison_name(cell.name, cell.baseline), values[cell.name] & values[cell.baseline]
-            shown = [(t.time, len(pairs & {*t.seeds.get(cell.name, ())} & {*t.seeds.get(cell.baseline, ())})) for t in tables]
-            looks = own.get(name, self.study)
-            increasing = _merged(looks, shown)
-            if self._looks(increasing) != self._looks(looks):
-                own[name] = increasing
-        return replace(self, study=study, own=own)
-
     def _looks(self, timed: TimedLooks) -> Looks | None:
         numbers = [seeds for seeds, _ in timed]
         if self.announced is not None:
             first, last, _ = self.announced
             return Looks(first, last, tuple(n for n in numbers if n > last))
         return Looks(numbers[0], numbers[0], tuple(numbers[1:])) if numbers else None
-
-
-def _merged(looks: TimedLooks, shown: Sequence[tuple[int, int]]) -> TimedLooks:
-    """Return looks with further ones, as (time, number of seeds), at increasing numbers."""
-    merged = sorted({(time, n) for n, time in looks} | {(time, n) for time, n in shown if n > 1})
-    return _since(tuple((n, time) for time, n in merged), -1)
 
 
 def _since(timed: TimedLooks, start: int) -> TimedLooks:

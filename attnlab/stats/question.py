@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -110,15 +110,3 @@ def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> Comparison
         tasks=Tasks(question.get("task_axis") or "", goals),
         further=further,
     )
-
-
-def with_question(
-    spec: ComparisonSpec, question: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-) -> ComparisonSpec | None:
-    """Return a comparison with another question; None when the runs cannot answer it."""
-    before = question_of(spec, question)
-    named = [axis for baseline in (*before.baselines, before.control or {}) for axis in baseline]
-    axes = {*named, *(axis for axis in (before.over, before.tasks.axis) if axis)}
-    if not before.is_judged or not axes <= {*spec.axes}:
-        return None
-    return with_margin(before, question["margin"], records)

@@ -51,7 +51,6 @@ class Looks:
     Attributes:
         first, last: of the looks that were announced before the first one. A study judged once has ``first == last``.
         further: larger numbers of seeds at which it was judged later, increasing.
-        tries: number of earlier configurations of the same comparison that were judged.
 
     Raises:
         ValueError: unless ``2 <= first <= last``, and ``further`` increases from there.
@@ -60,7 +59,6 @@ class Looks:
     first: int
     last: int
     further: tuple[int, ...] = ()
-    tries: int = 0
 
     def __post_init__(self) -> None:
         if not 2 <= self.first <= self.last:
@@ -103,21 +101,13 @@ class Looks:
 
         index = self._further_index(n)
         if index is None:
-            adjusted = _adjust_announced(self.first, self.last, p)
-        else:
-            levels, nominal = _further_levels(self.first, self.last, self.further)[index]
-            adjusted = numpy.minimum(1, _interpolate(p, nominal, levels))
-        return numpy.minimum(1, self._factor * adjusted) if self.tries else adjusted
-
-    @property
-    def _factor(self) -> float:
-        """The factor of a p-value after earlier tries: the k-th further try spends `EXTRA` / (k (k + 1)) of the level."""
-        return self.tries * (self.tries + 1) / EXTRA if self.tries else 1.0
+            return _adjust_announced(self.first, self.last, p)
+        levels, nominal = _further_levels(self.first, self.last, self.further)[index]
+        return numpy.minimum(1, _interpolate(p, nominal, levels))
 
     def nominal_level(self, level: float, n: int | None = None) -> float:
         """Return the one-sided level of a look for which all looks together have ``level``: the inverse of ``adjust``."""
         index = self._further_index(n)
-        level = level / self._factor
         if index is not None:
             return float(_interpolate(level, *_further_levels(self.first, self.last, self.further)[index]))
         if self.first == self.last:
@@ -142,7 +132,7 @@ def merge_looks(several: Iterable[Looks | None]) -> Looks | None:
     announced = next((looks for looks in known if looks.announced), known[0])
     numbers = sorted({n for looks in known for n in (looks.first, looks.last, *looks.further)})
     last = announced.last if announced.announced else numbers[0]
-    return Looks(numbers[0], last, tuple(n for n in numbers if n > last), max(looks.tries for looks in known))
+    return Looks(numbers[0], last, tuple(n for n in numbers if n > last))
 
 
 def adjusted_p(p: float, looks: Looks | None, n: int) -> float:

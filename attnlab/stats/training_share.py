@@ -233,7 +233,6 @@ class CellShare:
         share: The share of the steps, the FLOPs and the time.
         source: The curves that it is read from.
         levels: Lengths of the trainings, for `ShareSource.LEVELS`; the share is one of the longest.
-        others: (choice, share) of the share without a choice of records (`attnlab.stats.corrections`).
     """
 
     name: str
@@ -243,7 +242,6 @@ class CellShare:
     share: TrainingShare
     source: ShareSource
     levels: tuple[float, ...] = ()
-    others: tuple[tuple[str, TrainingShare | None], ...] = ()
 
 
 def summarize_shares(

@@ -35,7 +35,6 @@ from attnlab.stats.compare import lose_seeds_alike
 from attnlab.stats.paired import LEVEL, Difference, Interval, NoTest, noise
 from attnlab.stats.records import comparison_name
 from attnlab.stats.sequential import merge_looks
-from attnlab.stats.verdict import Correction
 
 
 class TrendKind(StrEnum):
@@ -77,7 +76,6 @@ class Trend:
         middle: The difference at the middle of the range on the fitted line, like `slope`.
         kind: The outcome.
         reason: The reason if there is no test, or the differences contradict its outcome; else None.
-        corrections: Other outcomes, which the trend would have without a choice of its records.
     """
 
     name: str
@@ -89,7 +87,6 @@ class Trend:
     middle: Difference | None = None
     kind: TrendKind = TrendKind.INCONCLUSIVE
     reason: TrendReason | None = None
-    corrections: tuple[Correction, ...] = ()
 
     @property
     def p_value(self) -> float | None:

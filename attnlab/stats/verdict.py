@@ -70,23 +70,6 @@ class Sensitivity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Correction:
-    """The verdict that a comparison would have without a choice of its records (`attnlab.stats.corrections`).
-
-    Attributes:
-        choice: That choice, as text.
-        kind: The verdict, or the outcome of a trend; None when there is none.
-        p: Its corrected p-value.
-        baseline: The baseline of that comparison, if it is another one; else "".
-    """
-
-    choice: str
-    kind: StrEnum | None = None
-    p: float | None = None
-    baseline: str = ""
-
-
-@dataclass(frozen=True)
 class NewItems:
     """What a difference shows about new test items, drawn like the items of the test.
 
@@ -124,7 +107,6 @@ class Verdict:
         other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
         new_items: If test items are a notable part of the uncertainty: what the difference shows about others like them.
-        corrections: Other verdicts, which the comparison would have without a choice of its records.
     """
 
     kind: VerdictKind
@@ -144,7 +126,6 @@ class Verdict:
     futility: Futility | None = None
     other_files: str = ""
     new_items: NewItems | None = None
-    corrections: tuple[Correction, ...] = ()
 
     @property
     def is_unsupported(self) -> bool:

@@ -14,9 +14,8 @@ from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import LEVEL
 from attnlab.stats.predict import Futility
-from attnlab.stats.sequential import Looks, level_at, merge_looks
+from attnlab.stats.sequential import level_at
 from attnlab.study.plan import finished_records
-from attnlab.study.selection import earlier_tables, looks_at_plan, record_table
 from attnlab.tracking.client import snapshot
 from attnlab.tracking.looks import RecordedLooks, add_looks, earliest_start, read_looks, start_of
 
@@ -24,17 +23,6 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
-
-
-def known_looks(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None = None) -> LookHistory:
-    """Return the looks at the runs that a study reports, under any name of the study; as `look_history` otherwise.
-
-    Args:
-        spec: The comparison that the study makes.
-        cells: Summaries of the table, before any correction for looks.
-    """
-    tables = earlier_tables(spec.study, root)
-    return look_history(spec.study, root).with_tables(tables, cells, effects=bool(spec.factorial))
 
 
 def look_history(study: str, root: str | Path | None = None) -> LookHistory:
@@ -76,20 +64,16 @@ def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str |
     study, now = spec.study, _now()
     try:
         before = look_history(study, root)
-        tables = earlier_tables(study, root)
     except UserError as error:
         logger.warning("the earlier looks at %s are not known, so its verdicts are not corrected for them: %s", study, error)
         return LookHistory()
-    effects = bool(spec.factorial)
-    history = before.add(cells, time=now, effects=effects)
-    if history.looks is not None:
+    history = before.add(cells, time=now, effects=bool(spec.factorial))
+    if history != before:
         try:
-            if history != before:
-                _record(study, history, root)
-            record_table(study, time=now, root=root)
+            _record(study, history, root)
         except UserError as error:
             logger.warning("this look at %s is not recorded, so later verdicts are not corrected for it: %s", study, error)
-    return history.with_tables(tables, cells, effects=effects)
+    return history
 
 
 def record_futility(
@@ -109,24 +93,18 @@ def record_futility(
 
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
-    """Return a note when the next run of a plan makes a further look at its runs, with the level of its tests.
-
-    Looks at the same configurations with these seeds count under any name of the study.
-    """
+    """Return a note when the next run of a plan makes a further look at its runs, with the level of its tests."""
     try:
-        recorded, tables = _history(plan.study.study, root), looks_at_plan(plan, root)
-        finished = finished_records(plan, root) if recorded.study or recorded.announced or tables else {}
+        recorded = _history(plan.study.study, root)
+        finished = finished_records(plan, root) if recorded.study or recorded.announced else {}
     except UserError as error:  # a plan needs no record
         return [f"the looks at this study are not known: {error.message}"]
-    own, seeds = recorded.since(start_of(finished.values())), len(plan.seeds)
-    looks = merge_looks([own.looks, *(Looks(n, n) for _, n in tables)])
+    looks, seeds = recorded.since(start_of(finished.values())).looks, len(plan.seeds)
     if looks is None or seeds <= looks.latest or len(finished) >= plan.total:
         return []
     level, earlier = (2 * level_at(LEVEL / 2, looks, n) for n in (seeds, looks.latest))
-    names = dict.fromkeys(study for study, n in tables if n > own.latest and study != plan.study.study)
-    judged = f"these configurations were judged in {' and '.join(names)}" if names else "the study was judged"
     return [
-        f"{judged} at {looks.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
+        f"the study was judged at {looks.latest} seeds, so its table with {seeds} seeds is a further look: a test at the "
         f"level {level:.2%} instead of {earlier:.2%}. Adding seeds costs less when the first run of a study has "
         "--until-conclusive, which announces its looks"
     ]

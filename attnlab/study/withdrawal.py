@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,19 +14,10 @@ from attnlab._util.files import file_lock, real_path
 from attnlab.errors import UserError
 from attnlab.study.execution.rows import run_folder
 from attnlab.study.run import study_lock
-from attnlab.study.selection import cells_of
 from attnlab.tracking.attempts import REDONE_TAG, outdated_records, starts_from
 from attnlab.tracking.client import connect, runs_folder, search_runs
-from attnlab.tracking.history import (
-    Entry,
-    Event,
-    append_history,
-    delete_record,
-    select_records,
-    studies_sharing,
-    withdraw_record,
-)
 from attnlab.tracking.runs import find_experiment
+from attnlab.tracking.withdrawn import delete_record, select_records, studies_sharing, withdraw_record
 
 if TYPE_CHECKING:
     from attnlab.tracking.client import MlflowClient, Record
@@ -67,12 +57,11 @@ class SelectedRun:
 class Withdrawal:
     """The selected runs of a study, while no process runs the study; see ``withdraw``."""
 
-    def __init__(self, client: MlflowClient, study: str, root: Path, runs: list[SelectedRun]) -> None:
-        self._client, self._study, self._root, self.runs = client, study, root, runs
+    def __init__(self, client: MlflowClient, root: Path, runs: list[SelectedRun]) -> None:
+        self._client, self._root, self.runs = client, root, runs
 
     def delete(self) -> None:
         """Delete the records in MLflow, and the folders that no other study uses."""
-        self._record()
         for run in self.runs:
             delete_record(self._client, run.record)  # first: a folder without a record is emptied by the next call
             if not run.shared_with:
@@ -91,7 +80,6 @@ class Withdrawal:
             if REDONE_TAG in tags or tags["attnlab.state"] == "refused":
                 problem = "was withdrawn before" if REDONE_TAG in tags else "is refused by the plan"
                 raise UserError(f"expected a run to train again, but it {problem}", str(run))
-        self._record()
         folders = {}
         for run in self.runs:
             kept = run.folder.with_name(f"{run.folder.name}.{run.record.info.run_id[:8]}")
@@ -101,11 +89,6 @@ class Withdrawal:
                 run.folder.rename(kept)
             folders[run.name] = kept
         return folders
-
-    def _record(self) -> None:
-        """Add the runs that have a result to the history of their configurations."""
-        if cells := cells_of((run.record for run in self.runs), every=True):
-            append_history(self._client, [Entry(Event.WITHDRAWN, self._study, int(1_000 * time.time()), cells)], self._root)
 
 
 @contextmanager
@@ -141,7 +124,7 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
             if run.folder.exists():
                 locks.enter_context(file_lock(run.folder / "lock", activity=f"{run.name} is being trained"))
             runs.append(run)
-        yield Withdrawal(client, study, folder, runs)
+        yield Withdrawal(client, folder, runs)
 
 
 def _folder_of(record: Record, root: Path) -> Path:

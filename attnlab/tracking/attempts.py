@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 QUESTIONS_TAG = "attnlab.questions"  # experiment tag: the questions the study has asked, as JSON
 DOUBLES_TAG = "attnlab.doubles"  # experiment tag: baselines that are doubles -> the cells that are run for them, as JSON
 THREADS_TAG = "attnlab.threads"  # experiment tag: CPU threads of each run whose configuration leaves their number open
-CHAIN_TAG = "attnlab.chain"  # of runs that start from a stage: the key of its configuration without seeds (`key_of_stage`)
+PLANNED_TAG = "attnlab.planned"  # experiment tag: the cells and seeds of the study's latest plan, packed
 STUDY_TAG = "attnlab.study"  # of experiments and runs: the study's name
 STATUS = {  # MLflow's; FINISHED for all other states
     RunState.FAILED: "FAILED",

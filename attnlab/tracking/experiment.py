@@ -31,7 +31,7 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     Raises:
         UserError: the experiment was deleted in MLflow, its record is damaged, or its artifacts are outside the runs folder.
     """
-    experiment = find_or_create(client, study, root, tags={STUDY_TAG: study})
+    experiment = _find_or_create(client, study, root)
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
     require_study(experiment)
@@ -51,14 +51,14 @@ def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
     client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", text)
 
 
-def find_or_create(client: MlflowClient, name: str, root: Path, *, tags: dict[str, str]) -> Experiment:
-    """Return the experiment of a name, deleted or not; a missing one is created with ``tags``."""
+def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:
+    """Return the experiment of a study, deleted or not; a missing one is created."""
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         on_server = tracking_uri(root).startswith("http")
         folder = None if on_server else (root / "artifacts" / name).as_uri()
         try:
-            return client.get_experiment(client.create_experiment(name, artifact_location=folder, tags=tags))
+            return client.get_experiment(client.create_experiment(name, artifact_location=folder, tags={STUDY_TAG: name}))
         except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
             experiment = client.get_experiment_by_name(name)
             if experiment is None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from attnlab._util.run_state import NOT_COMPARED
+from attnlab.tracking.attempts import REDONE_TAG
 from attnlab.tracking.client import connect, runs_folder, search_runs
-from attnlab.tracking.runs import find_experiment, recorded_experiment
+from attnlab.tracking.runs import find_experiment, is_current, recorded_experiment
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Record
@@ -102,12 +103,18 @@ def joined_looks(first: RecordedLooks, second: RecordedLooks) -> RecordedLooks:
 
 
 def earliest_start(study: str, root: str | Path | None = None) -> int | None:
-    """Return the start of the earliest completed run that the study reports, in ms since the epoch; None when it has none."""
+    """Return the start of the earliest completed run that the study reports, in ms since the epoch; None when it has none.
+
+    A run that was withdrawn and trained again had its result, which is the same, from the start.
+    """
     recorded = recorded_experiment(study, root)
     if recorded is None:
         return None
-    records = search_runs(recorded[0], recorded[1].experiment_id)
-    return start_of(record for record in records if record.data.tags.get("attnlab.current") != "no")
+    active, deleted = (search_runs(recorded[0], recorded[1].experiment_id, deleted=stage) for stage in (False, True))
+    reported = {record.data.tags["attnlab.fingerprint"] for record in active if is_current(record)}
+    return start_of(
+        r for r in (*active, *deleted) if r.data.tags.get(REDONE_TAG, r.data.tags["attnlab.fingerprint"]) in reported
+    )
 
 
 def start_of(records: Iterable[Record]) -> int | None:

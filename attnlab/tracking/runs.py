@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -248,11 +248,8 @@ def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str,
     return {escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in row.items()}
 
 
-def load_curves(study: str, root: str | Path | None = None, *, further: Iterable[str] = ()) -> pandas.DataFrame:
+def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     """Return all points of all curves of a study's current runs, with columns ``run_id name metric step value``.
-
-    Args:
-        further: IDs of other runs to include, for example runs that the study leaves out.
 
     Raises:
         UserError: the study does not exist, or the runs folder has no runs.
@@ -263,8 +260,6 @@ def load_curves(study: str, root: str | Path | None = None, *, further: Iterable
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
     current = [record for record in records if is_current(record)]
-    known = {record.info.run_id for record in current}
-    current += [client.get_run(run_id) for run_id in further if run_id not in known]
     uri = tracking_uri(folder)
     with readable_errors(uri):
         curves = read_curves(client, uri, current)

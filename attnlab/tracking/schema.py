@@ -93,11 +93,6 @@ def require_study(experiment: Experiment) -> Experiment:
     return experiment
 
 
-def require_entry(fields: Mapping[str, Any]) -> None:
-    """Raise `ValueError` when the fields do not form an entry of ``attnlab.tracking.history``."""
-    _require_json(_history_entry(), fields)
-
-
 def _of_another_type(fields: Mapping[Any, Any], types: Any) -> str:
     """Return which field is not a text with a value of these types; "" if all are: a column of SQLite holds any type."""
     odd = (item for item in fields.items() if not (isinstance(item[0], str) and isinstance(item[1], types)))
@@ -228,13 +223,6 @@ def _scalar_kinds() -> dict[str, dict[str, Literal["number", "scalar"]]]:
 
 
 @cache
-def _history_entry() -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(HistoryEntry)
-
-
-@cache
 def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
     """Return name of a run's tag -> whether every record has it, and the type of its text."""
     from pydantic import Json, StringConstraints, TypeAdapter
@@ -261,7 +249,6 @@ def _run_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.redone": key,
         "attnlab.commit": Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")],
         "attnlab.current": Literal["yes", "no"],
-        "attnlab.chain": Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")],
     }
     adapters = {name: (True, TypeAdapter(kind)) for name, kind in required.items()}
     return adapters | {name: (False, TypeAdapter(kind)) for name, kind in optional.items()}
@@ -278,6 +265,7 @@ def _study_tags() -> dict[str, tuple[bool, TypeAdapter[Any]]]:
         "attnlab.study": Annotated[str, StringConstraints(pattern=STUDY_NAME)],
         "attnlab.questions": Json[list[Question]],
         "attnlab.doubles": Json[dict[str, str]],
+        "attnlab.planned": Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*=*$")],
         "attnlab.threads": Annotated[str, StringConstraints(pattern=r"^[0-9]{0,6}$")],
         "attnlab.looks": Json[Announced],
         "attnlab.judged": Json[Looks],
@@ -364,25 +352,3 @@ class Question:
         """Raise `ValueError` when the margins are of several tasks and the study has one."""
         if isinstance(self.margin, dict) and not self.tasks:
             raise ValueError("expected one margin, because there is one task")
-
-
-@dataclass
-class SubjectRecord:
-    """A subject of ``attnlab.config.comparability``."""
-
-    program: str
-    data: str
-    length: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class HistoryEntry:
-    """An entry of ``attnlab.tracking.history``."""
-
-    event: Literal["planned", "judged", "withdrawn"]
-    study: Annotated[str, Field(min_length=1)]
-    time: Time
-    cells: dict[str, tuple[str, list[Whole]]]
-    question: Question | None = None
-    version: str = ""
-    subjects: dict[str, SubjectRecord] = field(default_factory=dict)

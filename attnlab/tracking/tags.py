@@ -5,12 +5,15 @@ Params have flat names and begin with the axes of the grid, so that MLflow's tab
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import os
 import platform
 import shlex
 import sys
+import zlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -28,7 +31,9 @@ from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.grid import assigned_base
 from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.config.question import EstimandConfig
-from attnlab.tracking.attempts import DOUBLES_TAG
+from attnlab.config.reader import read_study
+from attnlab.errors import UserError
+from attnlab.tracking.attempts import DOUBLES_TAG, PLANNED_TAG
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -354,3 +359,37 @@ def git_is_dirty(folder: str) -> bool:
     filters = git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", GIT_FILTERS).splitlines()
     off = [word for name in filters for word in ("-c", f"{name}=", "-c", f"{name.rpartition('.')[0]}.required=false")]
     return bool(git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty", options=off))
+
+
+def planned_cells(plan: Plan) -> dict[str, list[int]]:
+    """Return the cells that a plan and its study file have, without refused ones -> their seeds."""
+    seeds = _planned_seeds(plan)
+    return {cell.name: seeds for cell in (*plan.cells, *plan.unselected) if cell.refusal is None}
+
+
+def _planned_seeds(plan: Plan) -> list[int]:
+    """Return the seeds of a plan, or of its study file if a call chose a part of them."""
+    study = plan.study
+    if study.path is None or not {"seeds", "confirm.seeds"} & study.assignments.keys():
+        return plan.seeds
+    try:
+        in_file = read_study(study.path).reported_seeds
+    except (OSError, UserError):  # the command line completes the file
+        return plan.seeds
+    return in_file if set(plan.seeds) < set(in_file) else plan.seeds
+
+
+def planned_tags(cells: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Return the tag that records which cells and seeds a study plans; it is empty for more cells than a tag holds."""
+    names: dict[tuple[int, ...], list[str]] = {}
+    for name, seeds in cells.items():
+        names.setdefault(tuple(seeds), []).append(name)
+    packed = base64.b64encode(zlib.compress(json.dumps([*names.items()]).encode(), 9)).decode()
+    return {PLANNED_TAG: packed if len(packed) <= STUDY_NOTE_LIMIT else ""}
+
+
+def read_planned(tags: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return the cells and seeds of `planned_tags`; empty without a record."""
+    if not (packed := tags.get(PLANNED_TAG)):
+        return {}
+    return {name: seeds for seeds, names in json.loads(zlib.decompress(base64.b64decode(packed))) for name in names}

@@ -25,7 +25,6 @@ from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG, log_model, log_run_inputs, log_weights, write_reference_scores
 from attnlab.tracking.attempts import (
-    CHAIN_TAG,
     QUESTIONS_TAG,
     REDONE_TAG,
     REPLACED_TAG,
@@ -42,8 +41,17 @@ from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment
-from attnlab.tracking.history import append_history, key_of_stage, planned_entry
-from attnlab.tracking.tags import all_names, owner_id, question, run_note, run_tags, study_tags, study_text
+from attnlab.tracking.tags import (
+    all_names,
+    owner_id,
+    planned_cells,
+    planned_tags,
+    question,
+    run_note,
+    run_tags,
+    study_tags,
+    study_text,
+)
 from attnlab.tracking.ui import view_state
 
 if TYPE_CHECKING:
@@ -106,11 +114,9 @@ class Tracker:
         return [*first, *past[1 - MAX_EARLIER_QUESTIONS :], current] if [*first, *past] not in ([], [current]) else [current]
 
     def log_plan(self) -> None:
-        """Add the configurations that the whole study plans to their history, cells that ``only`` leaves out included.
-
-        A report then knows which of them were not run, and whether another study has runs of the same configurations.
-        """
-        append_history(self._client, [planned_entry(self._plan, time=int(1_000 * time.time()))], self._root)
+        """Record the cells and seeds that the whole study plans, cells that ``only`` leaves out included."""
+        for key, value in planned_tags(planned_cells(self._plan)).items():
+            self._client.set_experiment_tag(self._experiment_id, key, value)
 
     def recorded_threads(self) -> int | None:
         """Return the number of threads that ``record_threads`` recorded; None when it has not."""
@@ -276,7 +282,6 @@ class Tracker:
         tags = {**run_tags(run, plan=self._plan), **(extra or {})}
         tags |= {"attnlab.fingerprint": key, "attnlab.state": str(state), "attnlab.current": "yes"}
         tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
-        tags |= {CHAIN_TAG: chain} if (chain := key_of_stage(run.cell)) else {}
         earlier = self._active.get(key)
         if earlier is not None:
             earlier_tags = earlier.data.tags

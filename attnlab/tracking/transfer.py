@@ -29,10 +29,10 @@ from attnlab.tracking.client import (
     search_runs,
     tracking_uri,
 )
-from attnlab.tracking.history import Entry, append_history, key_of_record, read_history
-from attnlab.tracking.left_out import withdrawn_records
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import is_point, misfit_of_run, misfit_of_study
+from attnlab.tracking.tags import read_planned
+from attnlab.tracking.withdrawn import withdrawn_records
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -89,14 +89,12 @@ class StudyRecord:
         tags: of its experiment.
         runs: all that have ended, in the order in which they started; then the ones that were withdrawn and deleted.
         running: number of runs that have not ended.
-        history: of the configurations of its runs, in all studies.
     """
 
     name: str
     tags: Mapping[str, str]
     runs: Sequence[RunRecord]
     running: int = 0
-    history: Sequence[Entry] = ()
 
 
 def read_study_record(study: str, root: str | Path | None = None, *, files: bool = True) -> StudyRecord:
@@ -115,16 +113,14 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     records = search_runs(client, experiment.experiment_id)
     ended = [record for record in records if record.info.status != "RUNNING"]
     deleted = withdrawn_records([], search_runs(client, experiment.experiment_id, deleted=True))
-    keys = {key_of_record(record) for record in (*ended, *(record for record, _ in deleted))}
     return StudyRecord(
         study,
         dict(experiment.tags),
         [
             *(_read_run(client, record, files=files) for record in ended),
-            *(replace(_read_run(client, record, files=False), deleted=True) for record, _ in deleted),
+            *(replace(_read_run(client, record, files=False), deleted=True) for record in deleted),
         ],
         running=len(records) - len(ended),
-        history=[entry for entry in read_history(client) if keys & entry.cells.keys()],
     )
 
 
@@ -148,6 +144,7 @@ def require_storable(record: StudyRecord, where: str) -> None:
         if misfit := misfit_of_study(record.tags):
             raise UserError(f"cannot use the record of the study {record.name!r}: its tag {' '.join(misfit)}", where)
         read_calls(record.tags)
+        read_planned(record.tags)
         _require_text(record)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)
@@ -174,8 +171,7 @@ def require_storable(record: StudyRecord, where: str) -> None:
 
 def _require_text(record: StudyRecord) -> None:
     """Raise `ValueError` for a text that a store refuses: a surrogate has no UTF-8, and PostgreSQL has no NUL."""
-    contents = {"the study": [record.tags, *(entry.pack() for entry in record.history)]}
-    contents |= {f"the run {run.name!r}": [vars(run)] for run in record.runs}
+    contents: Mapping[str, object] = {"the study": record.tags} | {f"the run {run.name!r}": [vars(run)] for run in record.runs}
     for name, content in contents.items():
         if wrong := next((found[0] for text in _texts(content) if (found := UNSTORABLE.search(text))), None):
             raise ValueError(f"expected text without the character {wrong!a} in the record of {name}")
@@ -215,7 +211,6 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
             for key, value in {**record.tags, STUDY_TAG: record.name}.items():
                 client.set_experiment_tag(experiment_id, key, value)
             client.rename_experiment(experiment_id, record.name)
-            append_history(client, record.history, folder)
         except BaseException:
             with suppress(Exception):  # the store itself may have failed
                 client.delete_experiment(experiment_id)

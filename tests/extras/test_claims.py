@@ -24,7 +24,7 @@ from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
-from attnlab.stats.verdict import Correction, VerdictKind
+from attnlab.stats.verdict import VerdictKind
 from tests.support.paths import ROOT
 from tests.support.specs import comparison_spec
 
@@ -355,27 +355,6 @@ def test_the_page_shows_what_the_same_cells_score_in_a_study_of_abilities(cases:
     for name in ("README.md", "index.html"):
         page = (tmp_path / name).read_text(encoding="utf-8")
         assert "The same changes and abilities" in page and f"{beside.abilities[0].outcome}" in page
-
-
-@pytest.mark.parametrize(
-    ("kind", "baseline", "outcome"),
-    [
-        ("worse", "", "worse"),
-        ("worse", "another", "inconclusive"),
-        ("inconclusive", "", "inconclusive"),
-        (None, "", "inconclusive"),
-    ],
-)
-def test_a_choice_of_records_counts_where_it_changes_the_verdict(
-    cases: list[Any], kind: str | None, baseline: str, outcome: str
-) -> None:
-    case = next(case for case in cases if case.claim.id == "K07-lstm")
-    other = Correction("with the results that are left out", VerdictKind(kind) if kind else None, 0.004, baseline)
-    cells = [
-        replace(cell, verdict=cell.verdict and replace(cell.verdict, corrections=(other,))) for cell in case.pages[0].cells
-    ]
-    (found,) = gather(case.claim.config, cells, margin=None)
-    assert found.outcome == outcome and bool(found.reason) is (outcome == "inconclusive")
 
 
 def test_a_cell_that_the_report_lacks_leaves_the_claim_open(cases: list[Any], tmp_path: Path) -> None:

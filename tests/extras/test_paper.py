@@ -40,7 +40,7 @@ from attnlab.report.plots import svg
 from attnlab.report.stored import FILE
 from attnlab.report.write import write
 from attnlab.stats.compare import CellSummary, comparisons, summarize_cells
-from attnlab.stats.verdict import Correction, Verdict, VerdictKind
+from attnlab.stats.verdict import Verdict, VerdictKind
 from tests.report.test_estimand import SPEC as RATE_SPEC
 from tests.report.test_estimand import runs as rate_runs
 from tests.report.test_factorial import INFO as FACTORIAL
@@ -157,8 +157,6 @@ def test_marks_are_those_of_the_verdicts_and_the_legend_explains_them() -> None:
     lost = next(shown for cell, shown in zip(every, marks, strict=True) if cell.verdict and cell.verdict.lost)
     assert rf"\textsuperscript{{{LOST}}}" in lost and CONDITIONS[LOST] in text
     assert FRAGILE in mark(Verdict(VerdictKind.BETTER, fragile=True)) and mark(Verdict(VerdictKind.BASELINE)) == ""
-    chosen = Verdict(VerdictKind.BETTER, corrections=(Correction("as first asked", VerdictKind.INCONCLUSIVE),))
-    assert MARKS[VerdictKind.INCONCLUSIVE] in mark(chosen) and "as first asked" in legend([chosen])
 
 
 def compared(**values: tuple[float, ...]) -> list[CellSummary]:

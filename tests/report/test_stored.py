@@ -42,16 +42,21 @@ def _odd_runs() -> pandas.DataFrame:
     return runs.assign(test='{"task": "pydocs"}', **{"bits_per_byte_at/32": 2.25, "length": 16})
 
 
+CHANGED = Selection(changed="margin 1")
 STUDIES = {
     "grid": (replace(INFO, reference_scores=(SCORE,)), *made_up(), []),
     "search": (replace(INFO, search=SEARCH), *made_up_search(), []),
-    "maps": (replace(INFO, spec=changed(INFO.spec, looks=Looks(2, 5)), changes=("margin 1",)), *made_up(), MAPS),
+    "maps": (
+        replace(INFO, spec=changed(INFO.spec, looks=Looks(2, 5)), selection=Selection(changed="margin 1")),
+        *made_up(),
+        MAPS,
+    ),
     "lengths": (INFO, _odd_runs(), made_up()[1], []),
     "left out": (
         replace(
             INFO,
             calls=(Call("attnlab run x.yaml", "x.yaml", "study: x\n", time=5),),
-            selection=Selection(({**made_up()[0].to_dict("records")[0], "seed": 9, "left_out": "seed"},)),
+            selection=Selection(left_out=(("dense", (9,)),)),
         ),
         *made_up(),
         [],

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
 from attnlab.stats.look_history import LookHistory
-from attnlab.stats.selection import Seen
 from attnlab.stats.sequential import Looks
 from tests.support.specs import changed, comparison_spec
 
@@ -93,15 +92,3 @@ def test_a_table_of_effects_is_a_look_without_a_baseline() -> None:
     assert LookHistory().add(alone, time=1, effects=True).looks == Looks(3, 3)
     single = [replace(cell, difference=None, baseline="", verdict=None) for cell in cells(dense=1, a=1)]
     assert LookHistory().add(single, time=1, effects=True) == LookHistory()
-
-
-def test_looks_at_the_same_runs_elsewhere_count_for_the_pairs_that_they_have_shown() -> None:
-    table = cells(dense=6, a=6, b=6)
-    history = LookHistory().add(table, time=9)
-    pilot = Seen("pilot", 3, {"dense": (0, 1, 2), "a": (0, 1, 2, 7)}, {})
-    spec = history.with_tables([pilot], table).apply(SPEC)
-    assert (spec.looks, spec.judged.own) == (Looks(6, 6), {"a against dense": Looks(3, 3, (6,))})
-    same = [replace(pilot, time=9), replace(pilot, time=5, seeds={"dense": (7, 8, 9), "a": (7, 8, 9)})]
-    assert history.with_tables(same, table) == history, "this look, and one at other seeds"
-    announced = LookHistory().announce(2, 8, time=1)
-    assert announced.with_tables([pilot], table) == announced, "announced, too"

@@ -12,7 +12,6 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import plan
-from attnlab.report.methods import load_study_info
 from attnlab.report.result import compare_result
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import table
@@ -337,15 +336,3 @@ def test_without_the_weights_of_another_machine_a_run_fails_with_the_reason(
     result = go_shared(tmp_path / "two", addresses, monkeypatch, grid={"variant": ["dense"], "train.lr": [1e-2]})
     (row,) = result.failed
     assert row.name == "dense lr=0.01 s0" and "pretrain: dense s0" in row.reason and "cannot be fetched" in row.reason
-
-
-def test_seeds_picked_from_chains_of_another_study_are_named(finished: Finished, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(finished[0], tmp_path / "runs"))
-    go(root, study="picked", seeds=[0], baseline={"variant": "dense"})
-    left_out = load_study_info(load_runs("picked", root), root=root).selection.left_out
-    assert {(run["cell"], run["seed"], run["other_study"]) for run in left_out} == {
-        ("dense", 1, "chain"),
-        ("no_wo", 1, "chain"),
-    }
-    go(root, study="longer", seeds=[0], baseline={"variant": "dense"}, stages={"pretrain": {"train": {"steps": 3}}})
-    assert not load_study_info(load_runs("longer", root), root=root).selection.left_out, "another stage"

@@ -10,9 +10,8 @@ from attnlab.config.comparability import PROGRAM
 from attnlab.tracking.attempts import QUESTIONS_TAG
 from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect, search_runs
-from attnlab.tracking.history import Entry, Event, append_history, configuration_key
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tags import to_yaml
+from attnlab.tracking.tags import planned_tags, to_yaml
 from attnlab.tracking.transfer import RunRecord, StudyRecord, _write_run, write_study_record
 
 QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
@@ -43,6 +42,8 @@ def store_study(
     text = to_yaml({**file, "baseline": asked["baseline"]})
     tags = {QUESTIONS_TAG: json.dumps([asked])}
     tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text, time=start), number=0)
+    planned = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
+    tags |= planned_tags(planned)
     values = [(cell, seed, value) for cell, of_cell in scores.items() for seed, value in of_cell.items()]
     runs = [_run(name, *run, start, state, base) for run in values]
     client = connect(root)
@@ -51,11 +52,10 @@ def store_study(
     else:
         for record in search_runs(client, old.experiment_id):
             client.set_tag(record.info.run_id, "attnlab.current", "no")
+        for key, value in planned_tags(planned).items():
+            client.set_experiment_tag(old.experiment_id, key, value)
         for run in runs:
             _write_run(client, old.experiment_id, run)
-    plan = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
-    cells = {configuration_key(_config(cell, base=base), ""): (cell, tuple(seeds)) for cell, seeds in plan.items()}
-    append_history(connect(root), [Entry(Event.PLANNED, name, start, cells)], root)
 
 
 def add_runs(root: Path, name: str, scores: Scores, *, start: int) -> None:

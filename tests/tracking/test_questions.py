@@ -1,7 +1,6 @@
 """Tests that a study's question (metric, direction, baseline, margin) is read back from its record, in its latest form."""
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from attnlab.report import methods
 from attnlab.report.page import make_page
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.verdict import Verdict
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.tracking.tracker import Tracker
@@ -48,29 +46,22 @@ def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Pat
 
 def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(root: Path, tmp_path: Path) -> None:
     first, source = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
-    assert source.changes == () and first[1].verdict is not None and first[1].verdict.kind == "worse"
+    assert source.selection.changed == "" and first[1].verdict is not None and first[1].verdict.kind == "worse"
 
     table, source = run_study(root, "settling", baseline={"variant": "no_wo"}, margin=5.0)
     spec = source.spec
     assert (spec.baseline, spec.margin) == ({"variant": "no_wo"}, 5.0)
     change = "baseline variant dense (now variant no_wo), margin 0.01 (now 5)"
-    assert len(source.changes) == 1 and change in source.changes[0]
+    assert source.selection.changed == change
     page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
-    assert [row.verdict and replace(row.verdict, corrections=()) for row in page.cells] == [row.verdict for row in table]
-    assert not any(row.verdict.corrections for row in page.cells if row.verdict), "the same comparison from the other side"
+    assert [row.verdict for row in page.cells] == [row.verdict for row in table]
     assert table[0].verdict is not None
     assert table[0].verdict.kind == "better" and table[0].verdict.within_margin
-    assert "changed after" in page.summary.text and change in page.summary.text
+    assert change not in page.summary.text and any(change in line for line in page.warnings)
 
     _, source = run_study(root, "settling", baseline={"variant": "dense"}, margin=0.01)
-    assert "baseline variant no_wo (now variant dense), margin 5 (now 0.01)" in source.changes[0]
-    assert source.selection.first_question is None, "it is the present one"
-    assert "was changed after the study had results" in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
-
-
-def _uncorrected(cell: CellSummary) -> Verdict | None:
-    """Return the verdict of a cell without those of earlier questions, which the page has from the record."""
-    return cell.verdict and replace(cell.verdict, corrections=())
+    assert source.selection.changed == "", "the one stated first"
+    assert "stated first" not in (report("small", root, out=tmp_path / "page") / "README.md").read_text()
 
 
 def test_terminal_page_and_files_compare_by_the_recorded_estimand(root: Path) -> None:
@@ -80,13 +71,13 @@ def test_terminal_page_and_files_compare_by_the_recorded_estimand(root: Path) ->
     middle = statistics.median(value for cell in means for value in cell.values.values())
     table, source = run_study(root, "settling", **options, estimand={"name": "solve_rate", "threshold": middle})
     assert source.spec.estimand == EstimandConfig(name="solve_rate", threshold=middle)
-    assert f"estimand mean (now solve_rate at {middle:g})" in source.changes[0]
+    assert f"estimand mean (now solve_rate at {middle:g})" in source.selection.changed
     page = make_page(source, runs=load_runs("small", root), curves=load_curves("small", root))
-    fields = [(cell.estimate, cell.difference, _uncorrected(cell)) for cell in table]
-    assert [(cell.estimate, cell.difference, _uncorrected(cell)) for cell in page.cells] == fields
+    fields = [(cell.estimate, cell.difference, cell.verdict) for cell in table]
+    assert [(cell.estimate, cell.difference, cell.verdict) for cell in page.cells] == fields
     assert fields[0][0] is not None and 0 < sum(cell.estimate.solved or 0 for cell in table if cell.estimate) < 6
     _, source = run_study(root, "settling", **options)
-    assert source.changes == (f"estimand solve_rate at {middle:g} (now mean)",)
+    assert source.selection.changed == ""
 
 
 def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Path) -> None:
@@ -101,4 +92,4 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
 def test_a_study_without_results_may_change_its_question(root: Path) -> None:
     failing = {"grid": {"variant": ["wide", "no_wo"]}, "baseline": {"variant": "wide"}}
     run_study(root, "by_variant", **failing, margin=0.01)
-    assert run_study(root, "settling", **failing, margin=0.02)[1].changes == ()
+    assert run_study(root, "settling", **failing, margin=0.02)[1].selection.changed == ""

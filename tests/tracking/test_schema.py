@@ -1,10 +1,8 @@
 """Tests that the records of a stranger's store are data: checked before anything reads them, confined to the runs folder."""
 
-import base64
 import json
 import os
 import sqlite3
-import zlib
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from attnlab.study.run import run
 from attnlab.tracking.artifacts import ReferenceScore
 from attnlab.tracking.calls import Call, call_tags, read_calls
 from attnlab.tracking.client import _warn_of_damage, connect
-from attnlab.tracking.history import LARGEST, Entry, Event, unpack_entries
 from attnlab.tracking.relocation import require_inside, require_of_run
 from attnlab.tracking.runs import find_experiment, load_curves, load_runs
 from attnlab.tracking.schema import is_time, misfit_of_run, misfit_of_study
@@ -254,26 +251,6 @@ def test_damaged_points_of_a_curve_are_left_out(root: Path, caplog: pytest.LogCa
     assert list(load_curves("s", root)["step"]) == [0]
     (run,) = read_study_record("s", root).runs
     assert [point[3] for point in run.points if point[0] == "curve/loss"] == [0] and caplog.text.count("damaged") == 1
-
-
-def test_damaged_entries_of_the_history_are_left_out() -> None:
-    good = Entry(Event.JUDGED, "s", 1, {"key": ("dense", (0, 1))}, QUESTION)
-    entries = [good] + [replace(good, **{"study": "t", **change}) for change in BAD_ENTRIES]
-    tags = {tag: text for entry in entries for tag, text in entry.pack().items()}
-    bomb = base64.b64encode(zlib.compress(b" " * 2 * LARGEST)).decode()
-    assert unpack_entries({**tags, "judged.0.0": f"1 1 {bomb}", "judged.1.0": "1 2 AAAA"}) == [good]
-
-
-BAD_ENTRIES: list[dict[str, Any]] = [
-    *(
-        {"time": 10**40},
-        {"time": -1},
-        {"cells": {"key": (5, (0,))}},
-        {"cells": {"key": ("dense", ("x", 1))}},
-        {"cells": {"key": ("dense", ("0",))}},
-    ),
-    *({"question": {}}, {"question": {**QUESTION, "metric": 5}}, {"study": 5}),
-]
 
 
 @pytest.mark.parametrize(("tag", "text"), _cases(BAD_OF_STUDY))

@@ -193,17 +193,14 @@ def _of_effect(effect: Effect, margin: float | None) -> Evidence:
 
 
 def _of_difference(name: str, difference: Difference | None, verdict: Verdict | None, margin: float | None) -> Evidence:
-    """Return the evidence of a paired difference; a verdict that another choice of records changes settles nothing."""
+    """Return the evidence of a paired difference."""
     if difference is None or verdict is None:
         return Evidence(name, "inconclusive", reason="no common seed")
     outer = simultaneous_interval(difference)
     ends = (outer.mean, outer.low, outer.high) if outer else (difference.interval.mean, None, None)
     kind, reason = verdict.kind, ""
-    if kind in (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL):
-        if any(other.kind is not kind or other.baseline for other in verdict.corrections):
-            kind, reason = VerdictKind.INCONCLUSIVE, "the verdict rests on a choice of records"
-        elif kind in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL) and verdict.is_unsupported:
-            kind, reason = VerdictKind.INCONCLUSIVE, "nothing shows that the study sees differences"
+    if kind in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL) and verdict.is_unsupported:
+        kind, reason = VerdictKind.INCONCLUSIVE, "nothing shows that the study sees differences"
     outcome = {VerdictKind.IDENTICAL: "equivalent"}.get(kind, kind.value)
     if kind in (VerdictKind.BETTER, VerdictKind.WORSE) and verdict.within_margin:
         outcome = "equivalent"
@@ -213,8 +210,6 @@ def _of_difference(name: str, difference: Difference | None, verdict: Verdict | 
 
 
 def _of_trend(trend: Trend, margin: float | None) -> Evidence:
-    if any(other.kind is not trend.kind or other.baseline for other in trend.corrections):
-        return Evidence(trend.name, "inconclusive", reason="the trend rests on a choice of records")
     outer = simultaneous_interval(trend.slope) if trend.slope else None
     ends = (outer.mean, outer.low, outer.high) if outer else (None, None, None)
     outcome = "inconclusive" if trend.kind is TrendKind.INCONCLUSIVE else trend.kind.value
@@ -237,9 +232,8 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
 def _of_share(one: CellShare, direction: Direction) -> Evidence:
     """Return the share of the steps that a cell saves; for a claim that it costs steps, the share that it needs in addition."""
     ratio = one.share.log_ratio
-    if one.others or ratio.low is None or ratio.high is None:
-        reason = "it rests on a choice of records" if one.others else "one seed has no interval"
-        return Evidence(one.name, "inconclusive", ratio.n, reason=reason)
+    if ratio.low is None or ratio.high is None:
+        return Evidence(one.name, "inconclusive", ratio.n, reason="one seed has no interval")
     outcome = "saves" if ratio.high < 0 else "costs" if ratio.low > 0 else "inconclusive"
     mean, low, high = (1 - math.exp(end) for end in (ratio.mean, ratio.high, ratio.low))
     if direction == "costs":

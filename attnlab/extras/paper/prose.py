@@ -199,7 +199,7 @@ def methods_paragraphs(page: Page, cited: Sequence[Citation]) -> tuple[list[str]
         sentences(_design(page), _classes(cited), _training(records, spec), escape(_seeds(records)), _pairs(cells)),
         sentences(*statistics, *map(breakable, notes)),
         *(f"{text.removesuffix('.')}{cite(references)}." for text, references in analyses),
-        sentences(*map(breakable, (*page.summary.records, *page.warnings)), _compute(page)),
+        sentences(*map(breakable, page.warnings), _compute(page)),
     ], [*keys, *(key for _, references in analyses for key in references)]
 
 

@@ -16,7 +16,7 @@ from attnlab._util.text import escape_controls
 from attnlab.report.section import Table
 from attnlab.report.wording import SENSITIVITY
 from attnlab.stats.cells import CellSummary, comparisons
-from attnlab.stats.verdict import Correction, Verdict, VerdictKind
+from attnlab.stats.verdict import Verdict, VerdictKind
 
 CHARACTERS = {
     "\\": r"\textbackslash{}",
@@ -254,21 +254,11 @@ def _long(specs: str, heads: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def mark(verdict: Verdict | None) -> str:
-    """Return the mark of a verdict with its conditions as superscripts; "" for a baseline, and without a comparison.
-
-    The marks of verdicts without a choice of the records follow in parentheses.
-    """
+    """Return the mark of a verdict with its conditions as superscripts; "" for a baseline, and without a comparison."""
     if verdict is None:
         return ""
     letters = ",".join(_conditions(verdict))
-    others = "".join(f" ({_mark_of(correction)})" for correction in verdict.corrections)
-    return MARKS[verdict.kind] + (rf"\textsuperscript{{{letters}}}" if letters else "") + others
-
-
-def _mark_of(correction: Correction) -> str:
-    """Return the mark of a verdict without a choice of the records, with the baseline if it is another one."""
-    kind = VerdictKind(correction.kind) if correction.kind else VerdictKind.NO_COMPARISON
-    return f"{MARKS[kind]}{f' {breakable(correction.baseline)}' if correction.baseline else ''}"
+    return MARKS[verdict.kind] + (rf"\textsuperscript{{{letters}}}" if letters else "")
 
 
 def _conditions(verdict: Verdict) -> list[str]:
@@ -276,33 +266,26 @@ def _conditions(verdict: Verdict) -> list[str]:
         return []
     lost = verdict.lost or verdict.baseline_lost
     present = {FRAGILE: verdict.fragile, SMALL: verdict.within_margin, LOST: lost, UNSUPPORTED: verdict.is_unsupported}
-    present[CHOSEN] = bool(verdict.corrections)
     return [letter for letter, holds in present.items() if holds]
 
 
 def legend(verdicts: Iterable[Verdict | None]) -> str:
     """Return a sentence that explains the marks of these verdicts; "" without marks."""
     known = [verdict for verdict in verdicts if verdict is not None]
-    kinds = {kind for verdict in known for kind in (verdict.kind, *(other.kind for other in verdict.corrections))}
+    kinds = {verdict.kind for verdict in known}
     texts = [f"{MARKS[kind]}~{meaning}" for kind, meaning in MEANINGS.items() if kind in kinds]
     letters = {letter for verdict in known for letter in _conditions(verdict)}
     texts += [rf"\textsuperscript{{{letter}}}~{meaning}" for letter, meaning in CONDITIONS.items() if letter in letters]
     reasons = dict.fromkeys(SENSITIVITY[v.sensitivity] for v in known if v.sensitivity and v.is_unsupported)
     texts += [rf"\textsuperscript{{{UNSUPPORTED}}}~{escape(' or '.join(reasons))}"] if reasons else []
-    choices = dict.fromkeys(correction.choice for verdict in known for correction in verdict.corrections)
-    texts += (
-        [rf"\textsuperscript{{{CHOSEN}}}~records were chosen; in parentheses: {escape(' and '.join(choices))}"]
-        if choices
-        else []
-    )
     return f"{'; '.join(texts)}." if texts else ""
 
 
 def best_cells(cells: Sequence[CellSummary], *, direction: str) -> set[str]:
     """Return the names of the cells in bold: the best of a baseline and the cells compared with it, where verdicts support it.
 
-    A cell must be better than its baselines, and a baseline better than all other cells. Fragile verdicts, those after lost
-    runs, and those on chosen records do not count.
+    A cell must be better than its baselines, and a baseline better than all other cells. Fragile verdicts and those after
+    lost runs do not count.
 
     Args:
         cells: In the report's order.
@@ -333,4 +316,4 @@ def _value(cell: CellSummary) -> float:
 
 
 def _is(verdict: Verdict | None, kind: VerdictKind) -> bool:
-    return verdict is not None and verdict.kind is kind and not {FRAGILE, LOST, CHOSEN} & {*_conditions(verdict)}
+    return verdict is not None and verdict.kind is kind and not {FRAGILE, LOST} & {*_conditions(verdict)}

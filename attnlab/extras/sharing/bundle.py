@@ -2,8 +2,7 @@
 
 A bundle has these files besides the manifest:
 
-- `study.json`: the tags of the study's experiment, among them the calls that ran it and its looks;
-- `history.json`: the history of the configurations of its runs: in which studies they were planned, judged and withdrawn;
+- `study.json`: the tags of the study's experiment, among them the calls that ran it, its plan and its looks;
 - `study.yaml`: the study file of the last call, to read;
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
 - `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import.
@@ -35,7 +34,6 @@ from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import file_digest
 from attnlab.tracking.calls import read_calls
-from attnlab.tracking.history import unpack_entries
 from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
 
 MANIFEST = "bundle.json"
@@ -77,7 +75,6 @@ def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path
     if not any(run.is_current for run in record.runs):
         raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
     files = {"study.json": json.dumps(dict(record.tags), indent=1).encode()}
-    files["history.json"] = json.dumps({key: value for entry in record.history for key, value in entry.pack().items()}).encode()
     calls = read_calls(record.tags)
     if calls:
         files["study.yaml"] = calls[-1].text.encode()
@@ -103,9 +100,7 @@ def read_bundle(path: str | Path) -> Bundle:
     try:
         folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
         runs = [_read_run(folder, archive.files) for folder in folders]
-        history = unpack_entries(json.loads(archive.files.get("history.json", "{}")))
-        tags = json.loads(archive.files["study.json"])
-        record = StudyRecord(study, tags, runs, history=history)
+        record = StudyRecord(study, json.loads(archive.files["study.json"]), runs)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
     require_storable(record, str(path))

@@ -22,9 +22,10 @@ from attnlab.study.run import study_lock
 from attnlab.tracking.attempts import QUESTIONS_TAG, THREADS_TAG
 from attnlab.tracking.calls import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
 from attnlab.tracking.client import runs_folder
-from attnlab.tracking.history import Entry, Event, comparable_fields, latest_plan, version_of
 from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
+from attnlab.tracking.tags import planned_tags, read_planned
 from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
+from attnlab.tracking.withdrawn import comparable_fields, version_of
 
 FEWEST_DIGITS = 16  # of a bundle's digest
 SEARCHED = ("search", "confirm")  # phases of the runs of a searched study
@@ -68,7 +69,7 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     require_agreement(bundles)
     runs, repeated = _union(bundles)
     first = bundles[0].record
-    record = StudyRecord(first.name, _tags(bundles), runs, history=_history(bundles))
+    record = StudyRecord(first.name, _tags(bundles), runs)
     folder = runs_folder(root)
     with study_lock(folder, first.name):
         write_study_record(record, folder)
@@ -159,21 +160,8 @@ def _union(bundles: Sequence[Bundle]) -> tuple[list[RunRecord], list[str]]:
     return sorted(runs, key=lambda run: run.start), sorted(several.values())
 
 
-def _history(bundles: Sequence[Bundle]) -> list[Entry]:
-    """Return the history of all bundles, and a plan of the cells and seeds that any of them planned."""
-    entries, planned = (
-        [entry for bundle in bundles for entry in bundle.record.history],
-        dict[str, tuple[str, tuple[int, ...]]](),
-    )
-    for bundle in bundles:
-        for key, (name, seeds) in latest_plan(bundle.record.name, bundle.record.history).items():
-            planned[key] = name, tuple(sorted({*planned.get(key, (name, ()))[1], *seeds}))
-    now = int(1_000 * time.time())
-    return [*entries, Entry(Event.PLANNED, bundles[0].record.name, now, planned)] if planned else entries
-
-
 def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
-    """Return the tags of the merged study: the first bundle's, the questions and looks of all, and this call."""
+    """Return the tags of the merged study: the first bundle's, the plans, questions and looks of all, and this call."""
     every = [bundle.record.tags for bundle in bundles]
     questions = [json.dumps(question) for tags in every for question in json.loads(tags.get(QUESTIONS_TAG, "[]"))]
     # The last question is that of all bundles; earlier ones are those that were changed after there were results.
@@ -184,5 +172,8 @@ def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
     command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])
     kept = {key: value for key, value in every[0].items() if not key.startswith((CALL_PREFIX, FILE_PREFIX, *LOOK_PREFIXES))}
     call = Call(command, study.file, study.text, time=int(1_000 * time.time()))
-    looks = reduce(joined_looks, map(looks_in, every))
-    return kept | {QUESTIONS_TAG: json.dumps(asked)} | look_tags(looks) | call_tags(call, number=0)
+    looks, planned = reduce(joined_looks, map(looks_in, every)), dict[str, set[int]]()
+    for name, seeds in (cell for tags in every for cell in read_planned(tags).items()):
+        planned.setdefault(name, set()).update(seeds)
+    plan = planned_tags({name: sorted(seeds) for name, seeds in planned.items()})
+    return kept | {QUESTIONS_TAG: json.dumps(asked)} | plan | look_tags(looks) | call_tags(call, number=0)
