@@ -26,7 +26,7 @@ from attnlab._util import supervise
 from attnlab._util.cost_metrics import PROGRAM_COSTS, Place, shown_in
 from attnlab._util.packages import require
 from attnlab._util.process import as_interrupts
-from attnlab._util.redact import without_login
+from attnlab._util.redact import LOGIN
 from attnlab.errors import UserError
 from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
 from attnlab.tracking.runs import find_experiment
@@ -208,7 +208,7 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
     folder = runs_folder(root)
     uri = tracking_uri(folder)
     if uri.startswith("http"):
-        for line in _study_urls(folder, without_login(uri).rstrip("/"), study):
+        for line in _study_urls(folder, LOGIN.sub("//", uri).rstrip("/"), study):
             print(line)
         return
     require("the MLflow UI", "flask")
