@@ -38,18 +38,6 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def require_no_pipe(path: Path) -> None:
-    """Raise `UserError` for a named pipe (FIFO), which could be waited for without end; one of the shell (`<(...)`) is read."""
-    if path.is_fifo() and not path.is_relative_to("/dev/fd") and not path.is_relative_to("/proc"):
-        raise UserError("expected a file, got a named pipe (FIFO)", str(path))
-
-
-def require_no_pipes(folder: Path) -> None:
-    """Raise `UserError` when an entry of a folder is a named pipe; a missing folder has none."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        require_no_pipe(path)
-
-
 def why_no_file(path: Path) -> str:
     """Return why `path` is not a regular file, in words for a message."""
     if not path.exists():
@@ -59,12 +47,7 @@ def why_no_file(path: Path) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 digest of a file's contents, in hexadecimal.
-
-    Raises:
-        UserError: the file is a named pipe.
-    """
-    require_no_pipe(path)
+    """Return the SHA-256 digest of a file's contents, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -169,10 +152,7 @@ def file_lock(
         UserError: another owner still holds the lock after ``timeout`` seconds; the message names its process and host.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    require_no_pipe(path)
-    with path.open(
-        "a+", encoding="utf-8", errors="replace"
-    ) as file:  # close-on-exec: no child process keeps the lock by accident
+    with path.open("a+", encoding="utf-8", errors="replace") as file:  # close-on-exec: no child keeps the lock by accident
         start = time.monotonic()
         while not _acquire(file.fileno()):
             waited = time.monotonic() - start

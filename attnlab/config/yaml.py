@@ -7,11 +7,10 @@ depth and number of values bound the time to read one.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from attnlab._util.files import require_no_pipe
 from attnlab.errors import UserError, nearest
 
 _TAG = "tag:yaml.org,2002:"
@@ -55,10 +54,12 @@ class SourceMap:
     Attributes:
         values: location -> place of the value.
         keys: location -> place of the key.
+        text: the file's text; of a study that includes another file, its own.
     """
 
     values: dict[Loc, str] = field(default_factory=dict)
     keys: dict[Loc, str] = field(default_factory=dict)
+    text: str = ""
 
     def at(self, loc: Loc, *, key: bool = False) -> str:
         """Return the place of ``loc``, or of the nearest value that contains it; without a file, the dotted path."""
@@ -85,7 +86,6 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
         UserError: the file does not exist, is larger than ``LARGEST``, or is not UTF-8, not YAML or not a mapping.
     """
     try:
-        require_no_pipe(path)
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)  # bounded, because a device or a pipe may never end
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def read(path: Path, *, what: str) -> tuple[dict[str, Any], SourceMap]:
     if not isinstance(value, dict):
         actual = "an empty file" if value is None else kind(value)
         raise UserError(f"expected {what} (a mapping of keys), got {actual}", source_map.at(()))
-    return value, source_map
+    return value, replace(source_map, text=text)
 
 
 def _neighbour(path: Path) -> str:

@@ -364,10 +364,7 @@ def _adds_seeds(call: Call) -> bool:
 
 
 def _portable(call: Call, study: str) -> tuple[str, str, str]:
-    """Return the path of a call's study file, its command and its text, without absolute paths and shared queues.
-
-    The record may be a stranger's: the command is one that writes runs, and its file has a name without a folder.
-    """
+    """Return the path of a call's study file, its command and its text, without absolute paths and shared queues."""
     words, file = [], call.file
     try:
         arguments = iter(shlex.split(call.command))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
-from attnlab._util.files import require_no_pipe
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
 from attnlab.report.methods import StudyInfo
@@ -157,7 +156,6 @@ def stored_version(folder: Path) -> str:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Return what a file of a report holds, a JSON object; raise `UserError` if it is damaged."""
-    require_no_pipe(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

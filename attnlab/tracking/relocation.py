@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from attnlab._util.files import real_path, require_no_pipe
+from attnlab._util.files import real_path
 from attnlab.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -91,9 +91,8 @@ def require_of_run(location: str | None, run_id: str) -> Path | None:
 
 
 def _require_below(top: Path, folder: Path, *, where: str) -> None:
-    """Raise a `UserError` if a folder, or the target of a link in it, is not below ``top``, or a file is a named pipe."""
+    """Raise a `UserError` if a folder, or the target of a link in it, is not below ``top``."""
     for path in [folder, *folder.rglob("*")]:
-        require_no_pipe(path)
         if (path == folder or path.is_symlink()) and not real_path(path).is_relative_to(top):
             raise UserError(f"expected artifacts in {top}, got {path}, which leads to {real_path(path)}", where)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
-from attnlab._util.text import escape_controls, escape_surrogates
+from attnlab._util.text import escape_surrogates
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, test_identity
 from attnlab.config.yaml import read
@@ -35,7 +35,7 @@ from attnlab.tracking.client import (
     search_studies,
     tracking_uri,
 )
-from attnlab.tracking.schema import is_point, is_time, require_study
+from attnlab.tracking.schema import require_study
 from attnlab.tracking.system_metrics import PREFIX
 from attnlab.tracking.tags import flatten_config
 
@@ -134,7 +134,7 @@ def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
 
 
 def _utc(milliseconds: int | None) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1_000, tz=UTC) if milliseconds is not None and is_time(milliseconds) else None
+    return datetime.fromtimestamp(milliseconds / 1_000, tz=UTC) if milliseconds is not None else None
 
 
 @describe_in("COST METRICS")
@@ -219,9 +219,7 @@ def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str,
     ended = (info.end_time or int(1_000 * time.time())) / 1_000
     import pandas
 
-    tag |= {key: escape_controls(tag[key]) for key in ("cell", "study", "state", "reason") if key in tag}
-    name = escape_controls(info.run_name or "")
-    row = {"run_id": info.run_id, "name": name, "cell": tag.get("cell"), "study": tag.get("study")}
+    row = {"run_id": info.run_id, "name": info.run_name or "", "cell": tag.get("cell"), "study": tag.get("study")}
     row |= {"state": tag.get("state"), "reason": tag.get("reason", ""), "seed": int(tag["seed"])}
     row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
     row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
@@ -317,8 +315,8 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     run_ids = {record.info.run_id for record in records}
     curves: Curves = {}
     with create_engine(uri, poolclass=NullPool).connect() as connection:
-        for run_id, key, timestamp, step, value, is_nan in connection.execute(query):
-            if run_id in run_ids and is_point(key, value, timestamp, step) and is_curve(key):
+        for run_id, key, _, step, value, is_nan in connection.execute(query):
+            if run_id in run_ids and is_curve(key):
                 curves.setdefault((run_id, key), []).append((step, float("nan") if is_nan else restored(value)))
     return curves
 

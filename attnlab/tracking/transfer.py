@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from attnlab._util.files import file_lock
 from attnlab._util.metrics import ITEMS_FILE
-from attnlab._util.text import count
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG, restored
@@ -30,7 +29,7 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.schema import is_point, misfit_of_run, misfit_of_study
+from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from attnlab.tracking.tags import read_planned
 from attnlab.tracking.withdrawn import withdrawn_records
 
@@ -234,14 +233,11 @@ def _delete_incomplete(client: MlflowClient, study: str) -> None:
 
 def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
     info, data = record.info, record.data
-    stored = [
-        (key, point.value, point.timestamp, point.step)
+    points = [
+        (key, restored(point.value), point.timestamp, point.step)
         for key in sorted(data.metrics)
         for point in client.get_metric_history(info.run_id, key)
     ]
-    points = [(key, restored(value), time, step) for key, value, time, step in stored if is_point(key, value, time, step)]
-    if len(points) < len(stored):
-        logger.warning("ignoring %s of the MLflow run %s: damaged", count(len(stored) - len(points), "point"), info.run_id)
     datasets = [
         (used.dataset.name, used.dataset.digest, used.dataset.source, next((tag.value for tag in used.tags), ""))
         for used in (record.inputs.dataset_inputs if record.inputs else ())

@@ -1,4 +1,4 @@
-"""Files of arrays may be damaged or a stranger's: each is refused in one line, and none unpacks to more than a limit."""
+"""Tests that damaged files of arrays are refused in one line."""
 
 import io
 import zipfile
@@ -8,7 +8,6 @@ from typing import Any
 import numpy
 import pytest
 
-from attnlab.tracking import artifacts
 from attnlab.tracking.artifacts import _read_map, read_arrays
 
 KINDS = {"score": ("f", 1), "metric": ("U", 0)}
@@ -46,18 +45,11 @@ def test_arrays_are_read_by_name(tmp_path: Path) -> None:
         *(npy(header) for header in ("[" * 100, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "3")),
     ],
 )
-def test_a_damaged_or_hostile_file_is_one_line(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(ValueError, match=".") as refused:
         read_arrays(tmp_path / "a.npz", KINDS)
     assert "\n" not in str(refused.value)
-
-
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "MAX_BYTES", 10_000)
-    (tmp_path / "a.npz").write_bytes(npz(score=numpy.zeros(10_000), metric=numpy.array("loss")))
-    with pytest.raises(ValueError, match="unpacks to"):
-        read_arrays(tmp_path / "a.npz", KINDS)
 
 
 @pytest.mark.parametrize("weights", [numpy.zeros((0, 1, 1, 1)), numpy.zeros((1, 1)), numpy.array("x")])

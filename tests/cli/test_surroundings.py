@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab._util.files import file_lock, sha256
+from attnlab._util.files import file_lock
 from attnlab._util.process import MAX_SOCKET_PATH, require_short_temporary_folder
 from attnlab._util.user_code import load_file
 from attnlab.cli.main import main
-from attnlab.config.command import CommandConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import read
 from attnlab.errors import UserError
@@ -26,17 +25,6 @@ from attnlab.report.write import load_index
 from attnlab.tasks import datasets
 from attnlab.tasks.data_files import DataFile
 from attnlab.tracking.client import runs_folder
-from attnlab.training import checkpoint, result
-
-
-def test_a_named_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipe = tmp_path / "study.yaml"
-    os.mkfifo(pipe)
-    assert main(["plan", str(pipe)]) == 2 and "named pipe" in capsys.readouterr().err
-    assert main(["merge", str(pipe)]) == 2 and "named pipe" in capsys.readouterr().err
-    with pytest.raises(UserError, match="named pipe"):
-        sha256(pipe)
-
 
 FILES: dict[str, Callable[[Path], object]] = {  # name of a file -> what reads it
     "aclImdb_v1.tar.gz": lambda folder: datasets.verify(datasets.find("imdb")),
@@ -49,15 +37,6 @@ FILES: dict[str, Callable[[Path], object]] = {  # name of a file -> what reads i
     "profile.json": load_profile,
     "x.lock": lambda folder: file_lock(folder / "x.lock", activity="x").__enter__(),
 }
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_pipe_instead_of_a_file_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path))
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match="named pipe") as refused:
-        FILES[name](tmp_path)
-    assert name in str(refused.value)
 
 
 @pytest.mark.parametrize("name", sorted(FILES.keys() - {"index.json"}))  # without it, a folder has no such page
@@ -102,14 +81,6 @@ def test_a_runs_folder_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / name))
         with pytest.raises(UserError, match="expected a runs folder, got a file"):
             runs_folder()
-
-
-def test_pipes_that_only_save_work_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
-    for name in (result.FILE, checkpoint.NEWEST):
-        os.mkfifo(tmp_path / name)
-    assert result.load_result(tmp_path, config=CommandConfig(command="true")) is None
-    assert not checkpoint.exists(tmp_path)
 
 
 def test_a_level_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from attnlab._util.code_digest import code_files
-from attnlab._util.files import describe_error, real_path, replacing, require_no_pipe, why_no_file
+from attnlab._util.files import describe_error, real_path, replacing, why_no_file
 from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
 from attnlab.config.study import STUDY_NAME
@@ -185,7 +185,6 @@ def read_archive(path: Path) -> Archive:
             since it was written.
     """
     where = str(path)
-    require_no_pipe(path)
     try:
         with ZipFile(path) as archive:
             entries = archive.infolist()

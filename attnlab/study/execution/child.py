@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util import machine
-from attnlab._util.files import describe_disk_error, file_lock, require_no_pipes
+from attnlab._util.files import describe_disk_error, file_lock
 from attnlab._util.log import log_to
 from attnlab._util.process import fork, fork_server_id
 from attnlab._util.progress import progress_to
@@ -70,7 +70,6 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
     os.environ.update(job.environment)  # the server may have an older environment
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        require_no_pipes(job.folder)
         output_to(job.folder / "log.txt")
         if job.memory_limit is not None:
             machine.limit_memory(job.memory_limit)
