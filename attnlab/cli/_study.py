@@ -174,6 +174,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._plan_parts import print_new_files
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
+    from attnlab.report.conclusion import conclusions
     from attnlab.report.result import judge
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.looks import further_look_notes
@@ -204,9 +205,11 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     print_omissions(plan)
     print_failures(result)
     print_verdict(compared, analyzed)
-    if not arguments.no_report:
-        from attnlab.report.write import write_report
+    from attnlab.report.write import record_answer, write_report
 
+    if arguments.no_report:
+        record_answer(name, conclusions(compared, analyzed))
+    else:
         print(f"report: {relative(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     return 0 if result.ok else 1

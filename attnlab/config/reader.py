@@ -78,6 +78,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     else:
         path = Path(source)
         written, source_map = read(path, what="a study")
+    text_of_file = source_map.text
     folder, files = (path.parent, (real_path(path),)) if path else (Path(), ())
     fields, source_map = with_included(written, source_map, folder=folder, ancestors=files)
 
@@ -95,7 +96,7 @@ def read_study(source: str | Path | dict[str, Any], *, sets: dict[str, Any] | No
     complete, listed = with_named_factors(complete, where=source_map.at)
     origin = StudySource(source_map, study_sets, frozenset(fields), over, listed)
     study = validate(StudyConfig, complete, where=origin.at)
-    study.set_source(path, origin, base_sets, merged=None if fields is written else fields)
+    study.set_source(path, origin, base_sets, written=fields, text=text_of_file, includes=fields is not written)
     _check_seeds(study)
     if study.command is None:
         study = _checked_training(study)

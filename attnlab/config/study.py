@@ -264,7 +264,9 @@ class StudyConfig(Section):
     _path: Path | None = PrivateAttr(None)
     _source: StudySource = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
     _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _merged: dict[str, Any] | None = PrivateAttr(None)
+    _written: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _text: str = PrivateAttr("")
+    _includes: bool = PrivateAttr(False)
 
     @model_validator(mode="before")
     @classmethod
@@ -348,15 +350,33 @@ class StudyConfig(Section):
         return ("factors", axis, *rest)
 
     def set_source(
-        self, path: Path | None, source: StudySource, sets: dict[str, Any], *, merged: dict[str, Any] | None = None
+        self,
+        path: Path | None,
+        source: StudySource,
+        sets: dict[str, Any],
+        *,
+        written: dict[str, Any],
+        text: str,
+        includes: bool,
     ) -> None:
-        """Record the file, the places of its values and the assignments over the base. For ``reader`` only."""
-        self._path, self._source, self._sets, self._merged = path, source, sets, merged
+        """Record the file as it was read, the places of its values and the assignments over the base. For ``reader`` only."""
+        self._path, self._source, self._sets = path, source, sets
+        self._written, self._text, self._includes = written, text, includes
 
     @property
-    def merged(self) -> dict[str, Any] | None:
-        """The content of the file merged over the file that it includes; None when it includes none."""
-        return self._merged
+    def written(self) -> dict[str, Any]:
+        """The content of the file as it was read, merged over the file that it includes, without assignments."""
+        return self._written
+
+    @property
+    def text(self) -> str:
+        """The text of the file as it was read; "" for a dict."""
+        return self._text
+
+    @property
+    def includes(self) -> bool:
+        """True when the file is merged over another one."""
+        return self._includes
 
     @property
     def swept_path(self) -> str | None:

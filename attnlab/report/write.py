@@ -189,7 +189,6 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
     """Write the report of one study, and return its page, or one for each of its tasks."""
     from attnlab.tracking.artifacts import load_attention_maps, load_items
     from attnlab.tracking.client import snapshot
-    from attnlab.tracking.experiment import log_answer
     from attnlab.tracking.runs import load_curves
 
     with snapshot():
@@ -199,11 +198,18 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         cells = compare_info(info, runs).cells
         items = load_items(study, root)
     pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
-    try:
-        log_answer(study, "\n\n".join(page.summary.text for page in pages), root)
-    except (UserError, OSError) as error:  # such as a read-only store; the page itself is complete
-        logger.warning("%s is written, but MLflow does not show its answer: %s", folder, one_line(describe_error(error)))
+    record_answer(study, [page.summary.text for page in pages], root)
     return pages
+
+
+def record_answer(study: str, texts: Sequence[str], root: str | Path | None = None) -> None:
+    """Show the answer of a study above its runs in MLflow; if the store does not accept it, a warning says so."""
+    from attnlab.tracking.experiment import log_answer
+
+    try:
+        log_answer(study, "\n\n".join(texts), root)
+    except (UserError, OSError) as error:  # such as a read-only store
+        logger.warning("MLflow does not show the answer of %s: %s", study, one_line(describe_error(error)))
 
 
 def _write_study(

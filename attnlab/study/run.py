@@ -28,6 +28,7 @@ from attnlab.study.result import Row, StudyResult, other_rows
 from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder
+from attnlab.tracking.tags import study_text
 from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def run(
                 check_own_variants(plan)
             start_workers(plan)
             with Tracker(plan, folder) as tracker:
-                with closing(Store(folder, url)) as store:
+                with closing(Store(folder, url)) as store, store.share(plan.study.study, study_text(plan)):
                     options = {"tracker": tracker, "display": display, "workers": workers, "train": train}
                     if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
                         tracker.log_plan()

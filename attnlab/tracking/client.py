@@ -11,7 +11,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -21,12 +21,12 @@ from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
 
 from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage_url
-from attnlab._util.files import causes, describe_disk_error, file_lock, real_path, require_no_pipes
+from attnlab._util.files import causes, describe_disk_error, file_lock, real_path
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.relocation import relocate_artifacts, require_inside, require_of_run
-from attnlab.tracking.schema import misfit_of_record
+from attnlab.tracking.schema import misfit_of_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -45,7 +45,7 @@ Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 READER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-_snapshot: ContextVar[dict[tuple[str, str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
+_snapshot: ContextVar[dict[tuple[tuple[str, ...], str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
 _responsive: set[str] = set()  # stores that have responded to this process; a reader's own calls find out if one no longer does
 _reader_values: dict[str, str] = {}  # variables that this module set for readers; a writer replaces them
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
@@ -55,15 +55,13 @@ def runs_folder(root: str | Path | None = None) -> Path:
     """Return the runs folder: ``root``, else ``ATTNLAB_RUNS``, else ``runs`` in the working directory.
 
     Raises:
-        UserError: it is a file, a file in it is a named pipe, or the path contains a character that has a special meaning in an
-            SQLite URI.
+        UserError: it is a file, or the path contains a character that has a special meaning in an SQLite URI.
     """
     folder = real_path(root or os.environ.get("ATTNLAB_RUNS") or "runs")
     if special := {"?", "%"} & set(str(folder)):
         raise UserError(f"expected a runs folder without {min(special)!r} in its path, got {folder}")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"expected a runs folder, got a file: {folder} (ATTNLAB_RUNS names another folder)")
-    require_no_pipes(folder)
     return folder
 
 
@@ -297,13 +295,16 @@ def search_studies(client: MlflowClient) -> list[Experiment]:
             return sorted(experiments, key=lambda experiment: experiment.name)
 
 
-def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "", *, deleted: bool = False) -> list[Record]:
-    """Return the records of a study that match ``filter_string``, in the order in which they started.
+def search_runs(
+    client: MlflowClient, experiments: str | Sequence[str], filter_string: str = "", *, deleted: bool = False
+) -> list[Record]:
+    """Return the records of an experiment, or of several, that match ``filter_string``, in the order in which they started.
 
     Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out. A record with
     damaged tags is left out with a warning.
     """
-    searches, key = _snapshot.get(), (experiment_id, filter_string, deleted)
+    ids = (experiments,) if isinstance(experiments, str) else tuple(experiments)
+    searches, key = _snapshot.get(), (ids, filter_string, deleted)
     if searches is None:
         return _search_runs(client, *key)
     if key not in searches:
@@ -311,7 +312,7 @@ def search_runs(client: MlflowClient, experiment_id: str, filter_string: str = "
     return list(searches[key])
 
 
-def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, deleted: bool) -> list[Record]:
+def _search_runs(client: MlflowClient, ids: tuple[str, ...], filter_string: str, deleted: bool) -> list[Record]:
     from mlflow.entities import ViewType
 
     view = ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY
@@ -319,7 +320,7 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
     records, token = [], None
     last_notice = time.monotonic()
     while True:
-        page = client.search_runs([experiment_id], filter_string, page_token=token, **options)
+        page = client.search_runs([*ids], filter_string, page_token=token, **options)
         records += [record for record in page if _is_record(record)]
         token = page.token
         if not token:
@@ -332,13 +333,12 @@ def _search_runs(client: MlflowClient, experiment_id: str, filter_string: str, d
 def _is_record(run: Record) -> bool:
     if "attnlab.fingerprint" not in run.data.tags:
         return False
-    misfit = misfit_of_record(run)
-    if misfit is not None:
-        _warn_of_damage(run.info.run_id, misfit)
+    if misfit := misfit_of_run(run.data.tags):
+        _warn_of_damage(run.info.run_id, " ".join(misfit))
     return misfit is None
 
 
 @cache
 def _warn_of_damage(run_id: str, misfit: str) -> None:
     """Warn once per process, because a report reads the records several times."""
-    logger.warning("ignoring MLflow run %s: its %s", run_id, misfit)
+    logger.warning("ignoring MLflow run %s: its tag %s", run_id, misfit)

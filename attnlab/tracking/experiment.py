@@ -12,13 +12,11 @@ from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import require_study
-from attnlab.tracking.tags import STUDY_NOTE_LIMIT
+from attnlab.tracking.tags import split_note, with_answer
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
-
-RULE = "\n\n---\n\n"  # between the answer of a study and its plan
 
 
 def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> str:
@@ -46,8 +44,7 @@ def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
     """Write the answer of a study, in Markdown, above the plan on the page of its experiment; an earlier one is replaced."""
     client = connect(runs_folder(root))
     experiment = find_experiment(client, study)
-    _, _, plan = experiment.tags.get("mlflow.note.content", "").rpartition(RULE)
-    text = f"{answer[: STUDY_NOTE_LIMIT - len(RULE)]}{RULE}{plan}"[:STUDY_NOTE_LIMIT]
+    text = with_answer(answer, split_note(experiment.tags)[1])
     client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", text)
 
 

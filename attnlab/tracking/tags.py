@@ -55,6 +55,7 @@ COMMON_PARAMS = {
 }
 NOTE_LIMIT = 7_900  # characters; MLflow rejects a run's tag longer than 8,000
 STUDY_NOTE_LIMIT = 4_900  # characters; MLflow rejects an experiment's tag longer than 5,000
+RULE = "\n\n---\n\n"  # between the answer of a study and its plan
 GIT_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 
 
@@ -310,9 +311,20 @@ def question(plan: Plan) -> dict[str, Any]:
     return comparison | {name: value for name, value in further.items() if value} | moderate
 
 
-def study_tags(plan: Plan) -> dict[str, str]:
-    """Return the tags of the study's experiment that follow from its plan."""
-    return {"mlflow.note.content": study_note(plan), DOUBLES_TAG: json.dumps(double_baselines(plan))}
+def with_answer(answer: str, note: str) -> str:
+    """Return the note of a study with its answer above the plan."""
+    return f"{answer[: STUDY_NOTE_LIMIT - len(RULE)]}{RULE}{note}"[:STUDY_NOTE_LIMIT] if answer else note
+
+
+def split_note(tags: Mapping[str, str]) -> tuple[str, str]:
+    """Return the answer and the plan in the note of a study; "" for an answer that it does not have yet."""
+    answer, _, note = tags.get("mlflow.note.content", "").rpartition(RULE)
+    return answer, note
+
+
+def study_tags(plan: Plan, answer: str = "") -> dict[str, str]:
+    """Return the tags of the study's experiment that follow from its plan; an earlier answer stays above it."""
+    return {"mlflow.note.content": with_answer(answer, study_note(plan)), DOUBLES_TAG: json.dumps(double_baselines(plan))}
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:
@@ -339,11 +351,10 @@ def study_text(plan: Plan) -> str:
     A file that includes another one is written out as both together, below its own first comment.
     """
     study = plan.study
-    if study.path is not None and study.path.is_file():
-        text = study.path.read_text(encoding="utf-8")
-        if study.merged is not None:
+    if text := study.text:
+        if study.includes:
             comment = takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
-            text = "".join(comment) + to_yaml(study.merged)
+            text = "".join(comment) + to_yaml(study.written)
         return redact(text)
     fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
     return redact(to_yaml(fields))
@@ -373,8 +384,8 @@ def _planned_seeds(plan: Plan) -> list[int]:
     if study.path is None or not {"seeds", "confirm.seeds"} & study.assignments.keys():
         return plan.seeds
     try:
-        in_file = read_study(study.path).reported_seeds
-    except (OSError, UserError):  # the command line completes the file
+        in_file = read_study(study.written).reported_seeds
+    except UserError:  # the command line completes the file
         return plan.seeds
     return in_file if set(plan.seeds) < set(in_file) else plan.seeds
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http.client import NOT_FOUND
@@ -49,6 +49,7 @@ from attnlab.tracking.tags import (
     question,
     run_note,
     run_tags,
+    split_note,
     study_tags,
     study_text,
 )
@@ -99,7 +100,12 @@ class Tracker:
 
     def log_study(self, *, partial: bool = False) -> None:
         """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""
-        tags = {**study_tags(self._plan), VIEW_TAG: view_state(self._plan), QUESTIONS_TAG: json.dumps(self._questions())}
+        answer, _ = split_note(self._client.get_experiment(self._experiment_id).tags)
+        tags = {
+            **study_tags(self._plan, answer),
+            VIEW_TAG: view_state(self._plan),
+            QUESTIONS_TAG: json.dumps(self._questions()),
+        }
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment_id, key, storable(value))
         record_call(self._client, self._experiment_id, self._plan, partial=partial)
@@ -255,7 +261,7 @@ class Tracker:
 
         The reason is ``deleted in MLflow`` or ``withdrawn by attnlab redo``. You should call ``reconcile`` first.
         """
-        reasons = {}
+        reasons = dict.fromkeys(self._deleted_elsewhere(), "deleted in MLflow")
         for record in search_runs(self._client, self._experiment_id, deleted=True):
             if REPLACED_TAG not in record.data.tags:
                 reasons[record.data.tags["attnlab.fingerprint"]] = "deleted in MLflow"
@@ -263,6 +269,17 @@ class Tracker:
             if REDONE_TAG in record.data.tags:
                 reasons[record.data.tags[REDONE_TAG]] = "withdrawn by attnlab redo"
         return {key: reason for key, reason in reasons.items() if key not in self._active}
+
+    def _deleted_elsewhere(self) -> Iterator[str]:
+        """Yield the keys of runs with files here that the user deleted in other studies, and that no study has any more."""
+        from mlflow.entities import ViewType
+
+        every = [study.experiment_id for study in self._client.search_experiments(view_type=ViewType.ALL)]
+        for record in search_runs(self._client, every, deleted=True):
+            key = record.data.tags["attnlab.fingerprint"]
+            is_here = REPLACED_TAG not in record.data.tags and (self._root / "work" / key).is_dir()
+            if is_here and not search_runs(self._client, every, f"tags.`attnlab.fingerprint` = '{key}'"):
+                yield key
 
     def start(self, run: Run, *, reset: Reset = Reset.NONE) -> str:
         """Create the record of a run, replacing an earlier attempt's; return its MLflow run ID.

@@ -16,7 +16,7 @@ from attnlab.study.run import run
 from attnlab.tracking import relocation
 from attnlab.tracking.artifacts import AttentionMap, load_attention_maps, log_attention_maps
 from attnlab.tracking.client import connect, tracking_uri
-from attnlab.tracking.experiment import RULE
+from attnlab.tracking.tags import RULE
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server
 from tests.study.test_study import QUIET, study

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.question import ClaimConfig
 from attnlab.config.reader import read_study
-from attnlab.config.yaml import parse, read
+from attnlab.config.yaml import parse
 from attnlab.errors import UserError, nearest
 from attnlab.extras.claims.ruling import Evidence, Ruling, RulingKind, gather, rule
 from attnlab.report.page import Page, make_page
@@ -191,7 +191,7 @@ def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
 def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
     """Return what a reader has to know: the claim was stated after the first run, or it or its study was changed since."""
     calls = next((page.info.calls for page in pages if page.info.calls), ())
-    now = read(claim.path, what="a study")[0] if claim.study.merged is None else claim.study.merged
+    now = claim.study.written
     recorded = [_recorded(call.text) for call in calls]
     stated, sentence = [_section(fields) for fields in recorded], claim.config.sentence
     same = [one for one in stated if one.get("sentence") == sentence]

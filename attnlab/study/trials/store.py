@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from attnlab._util.database import is_conflict, outage, require_apart, storage_url
 from attnlab._util.files import describe_disk_error, describe_error, file_lock
@@ -133,6 +134,33 @@ class Store:
             except BaseException:
                 connection.invalidate()  # it must not return to the pool with the lock
                 raise
+
+    @contextmanager
+    def share(self, study: str, text: str) -> Iterator[None]:
+        """Run a study in the block, together with parents that run it with the same text.
+
+        Raises:
+            UserError: another parent is running the study with another text.
+        """
+        if not self.shared:  # the study's lock file admits one parent
+            yield
+            return
+        from sqlalchemy import text as sql
+
+        numbers = {"study": crc32(study.encode()) >> 1, "text": crc32(text.encode()) >> 1}
+        others = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND CAST(classid AS bigint) = :study AND objsubid = 2 "
+            "AND CAST(objid AS bigint) <> :text AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        with self.rdb.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with self.exclusive():
+                if connection.execute(sql(others), numbers).scalar():
+                    raise UserError(f"another machine is running the study {study!r} with another study file")
+                connection.execute(sql("SELECT pg_advisory_lock_shared(CAST(:study AS int), CAST(:text AS int))"), numbers)
+            try:
+                yield
+            finally:
+                connection.invalidate()  # which ends the lock
 
     def start_heartbeat(self, trial_id: int) -> None:
         """Send heartbeats for a trial from now on, in a separate thread."""
