@@ -29,7 +29,6 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.conclusion import describe_choice
     from attnlab.report.notes import notes_on_equal_results, notes_on_intervals
-    from attnlab.report.verdicts import chain_notes
     from attnlab.stats.cells import split_tasks
 
     spec, cells = compared.spec, compared.cells
@@ -42,7 +41,7 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
         where = " in the cells that were run" if compared.selection.not_run else " in all cells"
         print(f"state: completed{where if len(cells) > 1 else ''}")
-    for note in (*notes_on_intervals(cells), *chain_notes(cells), *notes_on_equal_results(cells)):
+    for note in (*notes_on_intervals(cells), *notes_on_equal_results(cells)):
         print_text(note)
     for (part, of_task), found in zip(tables, analyzed or analyze_tasks(compared), strict=True):
         print_lines(found)

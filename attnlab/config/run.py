@@ -42,13 +42,6 @@ __all__ = [
     "set_path",
 ]
 
-# Fields that were added when studies had fingerprints already, which their defaults must not change.
-ADDED = {
-    ("model", "residual"): "plain",
-    ("model", "residual_streams"): 4,
-    ("model", "encoder_pool"): None,
-    ("train", "cautious_decay"): False,
-}
 PARTS = ("encoder", "decoder", "cross")  # sections of ``model``, for an encoder-decoder
 # Of tasks: ``data`` identifies the content, so their folders do not count.
 FILE_OPTIONS = ("path", "valid", "test", "source", "target", "valid_source", "valid_target", "test_source", "test_target")
@@ -399,9 +392,6 @@ class RunConfig(Section):
         from attnlab._version import __version__
 
         fields = self.model_dump(mode="json")
-        for (section, name), default in ADDED.items():
-            if fields[section][name] == default:
-                del fields[section][name]
         fields["sources"] = sorted(self.sources.values())
         del fields["init"]
         if self.init is not None:

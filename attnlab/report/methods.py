@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from attnlab.config.axes import text as axis_text
 from attnlab.config.grid import SECTIONS
 from attnlab.config.search import SearchConfig
@@ -117,11 +115,6 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
     now = asked[-1]
-    for name in ("over", "task_axis"):
-        if now.get(name) and now[name] not in runs:
-            raise UserError(
-                f"the record of the study {study.study!r} compares over {now[name]!r}, which no run has", experiment.name
-            )
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     sections = sections_of(study, records=records)
     spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
@@ -130,10 +123,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = look_history(spec.study, root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
-    search = _search(record.data.tags.get("attnlab.search"), study.study)
+    searched = record.data.tags.get("attnlab.search")
+    search = SearchConfig.model_validate_json(searched) if searched else None
     order, skipped = _cells(study)
     every_run = search_runs(client, record.info.experiment_id)
-    commands = dict.fromkeys(run.data.tags.get("attnlab.command", "").replace("cli.py ", "attnlab ", 1) for run in every_run)
+    commands = dict.fromkeys(run.data.tags.get("attnlab.command", "") for run in every_run)
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
@@ -164,15 +158,6 @@ def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
     options = {"search": info.search, "selection": info.selection, "analyses": info.analyses}
     compared = compare_cells(records, info.spec, order=info.order, **options)
     return replace(compared, cells=judge_items(compared.cells, info.uncertainty, metric=info.spec.metric))
-
-
-def _search(text: str | None, study: str) -> SearchConfig | None:
-    try:
-        return SearchConfig.model_validate_json(text) if text else None
-    except ValidationError as error:  # of another version, or damaged
-        raise UserError(
-            f"cannot read the search of the study {study!r}: {error.errors()[0]['msg']}", "attnlab.search"
-        ) from None
 
 
 def _cells(study: StudyConfig) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

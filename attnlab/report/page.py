@@ -16,13 +16,13 @@ from attnlab.report.methods import SCRIPT, Reproduction, StudyInfo, compare_info
 from attnlab.report.notes import item_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.plots.maps import describe_maps, draw_maps
-from attnlab.report.reference_scores import matching_scores, reference_notes, score_warnings, with_reference_scores
+from attnlab.report.reference_scores import matching_scores, score_warnings, with_reference_scores
 from attnlab.report.render import render
 from attnlab.report.search import search_section
 from attnlab.report.section import Column, Figure, PageSection, Table, TableRow, two_columns
 from attnlab.report.stored import export
 from attnlab.report.summary import Summary
-from attnlab.report.verdicts import cost_note, cost_table, notes, run_table, split_notes, verdict_table
+from attnlab.report.verdicts import HOW_TO_READ, cost_table, notes, run_table, split_notes, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
@@ -138,7 +138,6 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
             *notes(cells, spec),
             *item_notes(info.uncertainty),
             *_matched_cells(records, spec),
-            *reference_notes(scores),
         ],
         sections=[section for section in sections if section is not None],
         differences=draw_differences(cells, spec, colors),
@@ -182,7 +181,7 @@ def _cost_section(
 ) -> PageSection | None:
     table = cost_table(cells, colors=colors)
     plots = draw_tradeoffs(cells, spec, colors)
-    return PageSection("Costs", plots=plots, table=table, notes=[cost_note(records)]) if table else None
+    return PageSection("Costs", plots=plots, table=table, notes=[HOW_TO_READ]) if table else None
 
 
 def _maps_section(maps: Sequence[AttentionMap]) -> PageSection | None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attnlab._util.cost_metrics import significant
 from attnlab._util.metrics import is_share
 from attnlab.config.comparability import text_identity
 from attnlab.report.section import Table, TableRow
@@ -28,18 +27,6 @@ def with_reference_scores(table: Table, scores: Sequence[ReferenceScore], *, hea
         cells = {"cell": label, heading: format_metric(score.value), "verdict": "not compared", "state": "no network"}
         rows.append(TableRow([cells.get(column.heading, "") for column in table.columns], kind=ROW_KIND))
     return Table(table.columns, [*table.rows, *rows])
-
-
-def reference_notes(scores: Sequence[ReferenceScore]) -> list[str]:
-    """Return one note that describes the scores, or none if there are no scores."""
-    if not scores:
-        return []
-    descriptions = [
-        f"{label.removeprefix(PREFIX)} is {score.about} ({significant(score.seconds)} s)"
-        for score, label in zip(scores, labels(scores), strict=True)
-    ]
-    text = "Reference scores use no neural network, read the same test bytes or texts, and are not compared with the cells: "
-    return [f"{text}{'; '.join(descriptions)}."]
 
 
 def score_warnings(cells: Sequence[CellSummary], scores: Sequence[ReferenceScore], *, metric: str) -> list[str]:

@@ -216,9 +216,7 @@ def _by_field(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _runs(fields: Any) -> list[dict[str, Any]]:
-    """Return the runs from the values of each field; reports of version 0.5 have the runs one by one."""
-    if isinstance(fields, list):
-        return fields
+    """Return the runs from the values of each field."""
     given = [entry if isinstance(entry, list) else entry.get("runs", [0]) for entry in fields.values()]
     runs: list[dict[str, Any]] = [{} for _ in range(max(map(len, given), default=0))]
     for name, entry in fields.items():
@@ -247,11 +245,10 @@ def _by_metric(curves: pandas.DataFrame, metrics: Sequence[str]) -> dict[str, An
 
 
 def _points(curves: Any) -> list[tuple[Any, ...]]:
-    """Return a row for each point of the stored curves; reports of version 0.5 have the run and the steps with each curve."""
-    if isinstance(curves, dict):
-        runs, steps = curves["runs"], curves["steps"]
-        curves = [(*runs[run], metric, steps[at], values) for run, metric, at, values in curves["values"]]
-    return [(*key, step, value) for *key, steps, values in curves for step, value in zip(steps, values, strict=True)]
+    """Return a row for each point of the stored curves."""
+    runs, steps = curves["runs"], curves["steps"]
+    drawn = ((*runs[run], metric, steps[at], values) for run, metric, at, values in curves["values"])
+    return [(*key, step, value) for *key, steps, values in drawn for step, value in zip(steps, values, strict=True)]
 
 
 def _scalar(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
@@ -15,13 +14,10 @@ from attnlab.config.comparability import describe_changes, is_program_test
 from attnlab.report.notes import (
     NEW_ITEMS,
     control_notes,
-    is_of_program,
     margin_notes,
-    note_on_thin_lines,
     notes_on_equal_results,
     notes_on_files,
     notes_on_intervals,
-    notes_on_predictions,
 )
 from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.wording import (
@@ -37,10 +33,7 @@ from attnlab.stats.records import TRAINING_PASSES, finite, is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
 
-RANGES = (
-    "Parentheses after a measured cost give its lowest and highest seed, if they differ: cells whose seeds overlap may well "
-    "cost the same. Speeds are comparable only on an otherwise idle machine."
-)
+HOW_TO_READ = "Columns, marks and tests: docs/studies/report.md#how-to-read-a-page."
 PETA = 1e15
 
 
@@ -173,9 +166,7 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     texts = spec.estimator.notes(cells, margin=spec.margin, looks=spec.looks, family=spec.family) or _notes_on_intervals(cells)
     if any(cell.difference for cell in comparisons(cells)):
         texts += _notes_on_differences(cells, spec)
-    if any(m.format_range(cell.ranges.get(m.name, ())) for cell in cells for m in shown_in("verdict table")):
-        texts.append("Parentheses after a measured cost (speed, peak memory): its lowest and highest seed.")
-    return [*texts, *chain_notes(cells)]
+    return [*texts, HOW_TO_READ]
 
 
 def split_notes(records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
@@ -188,79 +179,23 @@ def split_notes(records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummar
     gaps = [abs(cell.difference.interval.mean) for cell in comparisons(cells) if cell.difference and spec.estimator.in_unit]
     if known and gaps and abs(fmean(valid - test for valid, test in known)) > median(gaps):
         valid, test = (format_metric(fmean(values)) for values in zip(*known, strict=True))
-        texts.append(
-            f"Scores on valid ({valid} on average) and on test ({test}) differ by more than most cells do, because these are "
-            "other texts or rows. Compare cells on the same split only."
-        )
+        texts.append(f"Scores on valid ({valid} on average) and on test ({test}) differ by more than most cells do.")
     return texts
 
 
 def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
-    texts = []
     counts = {cell.value.n for cell in cells if cell.value is not None}
-    if counts - {1}:
-        texts.append("± is half the width of the 95 % t-interval over seeds.")
-    intervals = [i for cell in comparisons(cells) for i in (cell.value, cell.difference and cell.difference.interval)]
-    widths = {i.half_width / i.sd * math.sqrt(2) for i in intervals if i and i.n == 2 and i.half_width and i.sd}
-    if widths:
-        texts.append(f"With two seeds the half width is {max(widths):.1f} standard errors: run more seeds.")
-    if 1 in counts:
-        texts.append("One seed: no interval. The variation over seeds is unknown.")
-    return texts
+    return ["± is half the width of the 95 % t-interval over seeds."] if counts - {1} else []
 
 
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
-    verdicts = [cell.verdict for cell in cells if cell.difference and cell.verdict]
-    verdict_notes, equivalence_notes, look_notes = _notes_on_t_tests(spec)
-    texts = [f"Differences are paired by seed. {note_on_batches(cells)}", *verdict_notes]
-    if any(cell.difference and cell.difference.interval.n < cell.seeds for cell in cells):
-        texts.append(
-            "“3 of 8 seeds”: the baseline has completed only so many of the cell's seeds, and only these are compared. "
-            "Further seeds are run for both."
-        )
-    texts += notes_on_predictions(verdicts)
-    texts += [*note_on_thin_lines(cells), *notes_on_intervals(cells)]
-    if any(v.constant == "difference" for v in verdicts):
-        texts.append(
-            "The same difference in all seeds, to a relative 1e-6, has no scatter that a test could use: the runs may be one "
-            "run repeated. Cells of which some runs solve a task exactly can be compared by their solve rates (`estimand`)."
-        )
-    if any(_effect_size(cell) for cell in cells):
-        texts.append(_note_on_effect_size(cells))
-    texts += [*equivalence_notes, *margin_notes(cells, spec), *control_notes(cells, spec), *look_notes]
-    texts += [*notes_on_files(cells), *notes_on_equal_results(cells)]
-    return [*texts, "Parentheses after parameters: the difference from the baseline."]
-
-
-def _note_on_effect_size(cells: Sequence[CellSummary]) -> str:
-    borrowed = any(cell.difference and cell.difference.interval.prior for cell in cells)
-    spread = "the variance of the test of the table" if borrowed else "the variance of the paired differences"
-    return (
-        "Effect size: the mean difference in standard deviations of the paired differences (Cohen's d, with Hedges' correction "
-        f"for few seeds, from {spread})."
-    )
-
-
-def _notes_on_t_tests(spec: ComparisonSpec) -> tuple[list[str], list[str], list[str]]:
-    """Return notes on verdicts, equivalence and looks; empty lists for exact tests, which have notes of their estimator."""
-    if spec.estimator.is_exact:
-        return [], [], []
-    margin = spec.margin or 0
-    level = (
-        f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all comparisons of {spec.family}. "
-        "“Inconclusive” means that these seeds do not decide between the cells, not that the cells are equal. The t-tests "
-        "assume that differences scatter about symmetrically: if one or two seeds lie far to one side of the others, "
-        "verdicts are more certain than they should be."
-    )
-    equivalence = (
-        f"Equivalent: two one-sided tests place the difference within ±{margin:g} of zero; the p-value of such a "
-        "verdict comes from these tests, all others from the test for a difference. The interval that is shown does not "
-        "decide this. For a single comparison the tests require that the 90 % interval is within the margin, and "
-        "a wider one the more comparisons and looks they are corrected for."
-    )
-    looks = [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
-    return [level], [equivalence] if margin else [], looks
+    texts = [f"Differences are paired by seed. {note_on_batches(cells)}", *notes_on_intervals(cells)]
+    if not spec.estimator.is_exact:
+        texts.append(f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over {spec.family}.")
+        texts += [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
+    texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
+    return [*texts, *notes_on_files(cells), *notes_on_equal_results(cells)]
 
 
 def note_on_batches(cells: Sequence[CellSummary]) -> str:
@@ -283,24 +218,6 @@ def note_on_batches(cells: Sequence[CellSummary]) -> str:
     return (
         f"With one seed, shared modules have the same initial values. Not trained on the batches of their baseline: {groups}; "
         f"pairing removes less of the variation between their seeds.{others}"
-    )
-
-
-def cost_note(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the note below the table of costs."""
-    if is_of_program(records):
-        return (
-            "wall s is the time from the start of the program to its end, host peak MiB the memory of its largest process, "
-            f"which is unknown when the process that starts it needs more. {RANGES}"
-        )
-    has_rms_norm = any(record.get("model.norm_type") == "rms" for record in records)
-    early = any(is_present(record.get(f"train.{field}")) for record in records for field in ("patience", "stop_at"))
-    means = " Runs may end early: steps, tokens and times are means over the seeds." if early else ""
-    except_rms_norm = " except for RMSNorm, with which it is less on CUDA" if has_rms_norm else ""
-    return (
-        "tokens/s counts training steps only, after the first interval; saved MiB is what a step keeps for its backward pass, "
-        f"the same on every device{except_rms_norm}. {RANGES} Training PFLOP: 3 x the forward pass x the tokens trained "
-        f"on.{means}"
     )
 
 
@@ -327,13 +244,3 @@ def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Tab
             )
         )
     return Table(columns, rows)
-
-
-def chain_notes(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on the costs of chains, if a cell has any."""
-    if not any("chain_seconds" in cell.costs for cell in cells):
-        return []
-    return [
-        "Chain s and chain PFLOP count a run together with the runs of the stages that it builds on. A run of a stage that "
-        "several cells share counts in each of them; other costs belong to the last run of the chain alone."
-    ]

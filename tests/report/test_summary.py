@@ -145,21 +145,6 @@ def test_costs_stand_in_the_sentence_when_they_differ_by_more_than_5_percent() -
     assert "50 % fewer parameters" in plain and "100 % faster" in plain and "60 % less activation memory" in plain
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (shifted(0.01, 0.04), "predicted from the seeds so far"),
-        (shifted(0.1, 0), "no scatter that a test could use"),
-        (shifted(0.01, 0.04)[:3], "are predicted from 4 seeds on"),
-    ],
-)
-def test_what_a_verdict_rests_on_is_a_note_where_it_is_so(values: list[float], words: str) -> None:
-    table = study({"dense": STEADY, "no_wo": values})
-    assert table[1].is_inconclusive
-    assert words in " ".join(notes(table, ONE))
-    assert words not in " ".join(notes(study({"dense": STEADY, "no_wo": shifted(0.1)}), ONE))
-
-
 def test_the_direction_of_the_metric_counts() -> None:
     spec = changed(ONE, metric="accuracy", direction="max")
     summary = summarize(study({"dense": STEADY, "no_wo": shifted(0.1)}, spec), spec)
@@ -181,12 +166,6 @@ def test_what_is_open_is_never_called_equal(values: list[float]) -> None:
     assert "cannot tell `a` and `b` from `dense`" in summary.text or "cannot tell `b` and `a`" in summary.text
     assert ", inconclusive: " in second(summary)
     assert not re.search(r"no (significant )?difference|the same|is equivalent|are equivalent|are equal", summary.text)
-
-
-def test_an_interval_that_leaves_the_margin_may_be_equivalent_and_why_is_said() -> None:
-    table = study({"dense": STEADY, "a": shifted(0.0, 0.003)})
-    assert "does not decide this" in " ".join(notes(table, changed(ONE, margin=0.02)))
-    assert "90 %" not in " ".join(notes(table, changed(ONE, margin=None)))
 
 
 def test_what_could_not_be_compared_is_named_with_its_state() -> None:
@@ -269,9 +248,6 @@ def test_a_difference_of_fewer_pairs_than_the_cell_has_seeds_says_so() -> None:
     assert printed["no_wo"][3].endswith(" (3 of 5 seeds)") and "of" not in printed["same"][3]
     assert table[1].is_inconclusive and table[1].verdict is not None
     assert (table[1].verdict.pairs, table[1].verdict.seeds) == (3, 5)
-    prefix = "“3 of 8 seeds”: "
-    assert any(note.startswith(prefix) for note in notes(table, ONE))
-    assert not any(note.startswith(prefix) for note in notes([table[0], table[2]], ONE))
 
 
 def test_an_infinite_value_counts_as_diverged() -> None:

@@ -36,15 +36,15 @@ def made_up(
     return pandas.concat(rows), values
 
 
-@pytest.mark.parametrize(("of_seed", "of_item", "advice"), [(0.01, 0.02, "more seeds"), (0.001, 0.2, "a longer test")])
-def test_the_parts_are_the_standard_errors_over_seeds_and_over_items(of_seed: float, of_item: float, advice: str) -> None:
+@pytest.mark.parametrize(("of_seed", "of_item"), [(0.01, 0.02), (0.001, 0.2)])
+def test_the_parts_are_the_standard_errors_over_seeds_and_over_items(of_seed: float, of_item: float) -> None:
     items, values = made_up(of_seed=of_seed, of_item=of_item)
     (part,) = split_uncertainty(items, study(values), ONE)
     assert (part.cell, part.baseline) == ("no_wo", "dense")
     assert part.seeds == pytest.approx(of_seed / 40**0.5, rel=0.25) and part.items == pytest.approx(of_item / 400**0.5, rel=0.1)
     assert part.item_share == pytest.approx(part.items**2 / (part.seeds**2 + part.items**2))
     note, *_ = item_notes([part])
-    assert advice in note and f"{part.item_share:.0%} items" in note
+    assert f"{part.item_share:.0%} items" in note
 
 
 def test_consecutive_segments_of_a_text_are_taken_together() -> None:

@@ -9,7 +9,7 @@ import pytest
 from attnlab.config.comparability import files_of_test, identity_of_test
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.answer import make_answer
-from attnlab.report.notes import notes_on_equal_results, notes_on_files
+from attnlab.report.notes import notes_on_files
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable, combine
@@ -103,31 +103,3 @@ def test_tasks_that_read_copies_of_one_file_count_as_one() -> None:
     several = [made_up_study(f"s{i}", {"no_wo": 0.1}, data=identity) for i, identity in enumerate(others)]
     assert "over 3 studies" in sentences(several), "one vocabulary of several texts"
     assert json.loads(several[0].cells[0].test)["data"].endswith(DIGEST)
-
-
-@pytest.mark.parametrize(
-    ("plain", "gated", "word"),
-    [
-        ([2.0, 2.00001, 1.99999, 2.00002], [2.01, 2.01001, 2.01, 2.00998], "{seed}"),
-        ([0.95, 0.94, 0.96, 0.95], [95.1, 94.2, 96.3, 95.2], "per cent"),
-        ([3.2801, 3.2805, 3.2798, 3.2809], [3.2811, 3.2802, 3.2806, 3.2812], ""),  # losses at contest scale
-        ([0.95, 0.94, 0.96, 0.95], [0.11, 0.13, 0.12, 0.10], ""),
-        ([0.9, 0.8, 0.7, 0.95], [8.1, 9.2, 7.9, 8.8], ""),  # a loss
-        ([2.0, 2.1, 2.05, 2.2], [2.3, 2.30001, 2.3, 2.30001], ""),
-        ([2.01234567, 2.11357, 2.01234567, 2.11357], [2.0987654, 2.2123457, 2.0987654, 2.2123457], "part"),  # seed modulo 2
-        ([2.01234567, 2.11357, 2.01234567, 2.11357], [2.0987654, 2.2123457, 2.1187654, 2.2523457], ""),
-        ([0.9, 0.95, 0.9, 0.95], [0.85, 0.95, 0.85, 0.95], ""),  # shares of 20 items
-        ([0.85, 0.85, 0.85, 0.84], [0.86, 0.87, 0.86, 0.86], "decimals"),  # better by 0.015, printed in steps of 0.01
-        ([0.85, 0.88, 0.82, 0.86], [0.88, 0.91, 0.85, 0.90], ""),  # an accuracy on a hundred items
-        ([0.85, 0.85, 0.85, 0.84], [0.95, 0.96, 0.95, 0.95], ""),
-    ],
-)
-def test_noise_of_one_run_and_scores_in_two_units_are_noted(
-    plain: list[float], gated: list[float], word: str, folder: Path
-) -> None:
-    study = planned("python train.py {how} {seed}", "how", ["plain", "gated"])
-    scores = {"plain": plain, "gated": gated}
-    runs = [{**run, "loss": scores[run["cell"]][run["seed"]]} for run in runs_of(study, 0.1)]
-    spec = comparison_spec("program", ("how",), "loss", "min", {"how": "plain"})
-    notes = notes_on_equal_results(summarize_cells(runs, spec))
-    assert len(notes) == bool(word) and all(word in note for note in notes)
