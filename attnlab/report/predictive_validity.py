@@ -242,12 +242,6 @@ def format_near(agreement: SignAgreement) -> str:
     return f"{agreement.near_kept} of {agreement.near}" if agreement.near else ""
 
 
-AS_RECORDED = (
-    "These verdicts come from the runs of the table. They are not corrected for the choice of records that the page begins "
-    "with."
-)
-
-
 def describe_agreement(agreement: SignAgreement, spec: ComparisonSpec) -> str:
     """Return the agreement of two levels in one line, for the terminal."""
     lower, higher = format_level(agreement.lower), format_level(agreement.higher)

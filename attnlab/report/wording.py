@@ -85,8 +85,8 @@ def describe_mark(differences: Mapping[str, Difference], *, of: str) -> list[str
     if not alone:
         return []
     return [
-        f"{SIMULTANEOUS_MARK}: the simultaneous interval (Bonferroni), which holds together with the intervals of all other "
-        f"{of} of the table, and agrees with the verdict. The 95 % interval by itself excludes zero: {'; '.join(alone)}."
+        f"{SIMULTANEOUS_MARK}: the interval that holds together with those of all other {of}. The 95 % interval by itself "
+        f"excludes zero: {'; '.join(alone)}."
     ]
 
 

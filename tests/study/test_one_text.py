@@ -27,7 +27,7 @@ def test_a_file_that_changes_while_its_study_runs_is_not_read_again(later: str, 
     file = tmp_path / "small.yaml"
     text = to_yaml(study(baseline={"variant": "dense"}, seeds=[0, 1], max_seeds=3))
     file.write_text(text, encoding="utf-8")
-    plan = attnlab.plan(file, root=root)
+    plan = attnlab.plan(file)
     file.write_text(later, encoding="utf-8")
     run(plan, root=root, **FAKE)
     info = load_study_info(load_runs("small", root), root=root)

@@ -85,7 +85,7 @@ MEANINGS = {
     VerdictKind.INCONCLUSIVE: "inconclusive (not a finding of no difference)",
     VerdictKind.NO_COMPARISON: "not compared",
 }
-FRAGILE, SMALL, LOST, UNSUPPORTED, CHOSEN = "f", "m", "l", "c", "s"
+FRAGILE, SMALL, LOST, UNSUPPORTED = "f", "m", "l", "c"
 CONDITIONS = {
     FRAGILE: "fragile (a t-test corrected for skewness disagrees)",
     SMALL: "by less than the margin",
