@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS, Registry, options_of
 
 ResolveVariant = Callable[[CellConfig, LayerConfig, Loc], tuple[LayerConfig, Any]]  # -> the variant and its class
-ResolveName = Callable[[CellConfig, str, Named, Loc], tuple[Named, Any]]  # of a kind -> the name and its class
+ResolvePosition = Callable[[CellConfig, Named, Any, Loc], Named]  # of the class of a variant -> the position scheme
 N = TypeVar("N", bound=Named)
 V = TypeVar("V", bound=ComposedVariant)
 
@@ -90,7 +90,7 @@ def _is_plain(value: Any) -> bool:
     return value is not inspect.Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)
 
 
-def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_name: ResolveName) -> RunConfig:
+def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_position: ResolvePosition) -> RunConfig:
     """Return the configuration of a cell with every entry of ``model.layers`` resolved.
 
     An entry without a position scheme has the cell's. If the cell has none either, it has the scheme that another entry
@@ -102,7 +102,7 @@ def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_na
     """
     config, layers = cell.config, cell.config.model.layers
     assert layers is not None
-    entries = list(_resolve_entries(cell, layers, resolve_variant, resolve_name))
+    entries = list(_resolve_entries(cell, layers, resolve_variant, resolve_position))
     shared = next((position for _, position, _ in entries if _is_added_to_input(position)), None)
     pattern = _shortest(
         [
@@ -123,7 +123,7 @@ def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_na
 
 
 def _resolve_entries(
-    cell: CellConfig, layers: LayersConfig, resolve_variant: ResolveVariant, resolve_name: ResolveName
+    cell: CellConfig, layers: LayersConfig, resolve_variant: ResolveVariant, resolve_position: ResolvePosition
 ) -> Iterator[tuple[LayerConfig, Named, bool]]:
     """Yield each entry with its position scheme, and True where that is the default of its variant."""
     inherited = cell.config.position
@@ -132,7 +132,7 @@ def _resolve_entries(
         try:
             variant, cls = resolve_variant(cell, entry, loc)
             named = entry.position or inherited or Named(name=cls.default_position)
-            position, _ = resolve_name(cell, "position", named, (*loc, "position") if entry.position else ("position",))
+            position = resolve_position(cell, named, cls, (*loc, "position") if entry.position else ("position",))
         except UserError as error:
             raise UserError(f"{LAYERS}[{i}]: {error.message}", error.where) from error
         yield variant, position, entry.position is None and inherited is None

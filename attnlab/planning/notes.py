@@ -172,7 +172,8 @@ def baselines(draft: Draft) -> Iterator[str]:
 
 def controls(draft: Draft) -> Iterator[str]:
     """Yield a note on each cell whose control is not in the grid, or refused."""
-    control, refused = draft.study.control, {cell.name for cell, resolution in draft.resolved if resolution.refusal is not None}
+    control = draft.study.control or {}
+    refused = {cell.name for cell, resolution in draft.resolved if resolution.refusal is not None}
     for cell in draft.plan.cells if control else ():
         axes = {**cell.axes, **control}
         name = next((other.name for other in draft.grid if other.axes == axes), None)

@@ -110,7 +110,7 @@ class Resolver:
             UserError: an unknown name, or options that the class does not accept; with the place in the study.
         """
         original = cell.config
-        named = resolve_layers(cell, self._variant, self._named) if original.model.layers else self._with_variant(cell)
+        named = resolve_layers(cell, self._variant, self._position) if original.model.layers else self._with_variant(cell)
         task_named, task_class = self._named(cell, "task", original.task, ("task",))
         optimizer, optimizer_class = self._named(cell, "optimizer", original.train.optimizer, ("train", "optimizer"))
         task, data = self._task(cell, task_named, task_class)
@@ -149,7 +149,7 @@ class Resolver:
         config = cell.config
         assert config.variant is not None
         variant, cls = self._variant(cell, config.variant, ("variant",))
-        position, _ = self._named(cell, "position", config.position or Named(name=cls.default_position), ("position",))
+        position = self._position(cell, config.position or Named(name=cls.default_position), cls, ("position",))
         return config.model_copy(update={"variant": variant, "position": position})
 
     def _model(self, cell: CellConfig, config: RunConfig, task: Any) -> tuple[ModelConfig, type[Model]]:
@@ -191,7 +191,7 @@ class Resolver:
         )
         default = Named(name="none" if role == "cross" else variant_class.default_position)
         position = own.position or (config.position if role != "cross" else None) or default
-        position, _ = self._named(cell, "position", position, (*section, "position") if own.position else ("position",))
+        position = self._position(cell, position, variant_class, (*section, "position") if own.position else ("position",))
         return PartConfig(variant=variant, position=position)
 
     def _variant(self, cell: CellConfig, variant: V, loc: Loc) -> tuple[V, Any]:
@@ -199,6 +199,11 @@ class Resolver:
         components = [self._named(cell, "component", c, (*loc, WITH, i))[0] for i, c in enumerate(variant.components)]
         named, cls = self._named(cell, "variant", variant, loc)
         return named.model_copy(update={"components": tuple(components)}), cls
+
+    def _position(self, cell: CellConfig, position: Named, variant: Any, loc: Loc) -> Named:
+        """Return a position scheme as `_named` does; "none" where a variant has no pairs of positions that it could act on."""
+        named, cls = self._named(cell, "position", position, loc)
+        return named if variant.mixes_positions or cls.hook not in ("rotate", "bias") else Named(name="none")
 
     def _class(self, cell: CellConfig, kind: str, name: str, *, place: str) -> tuple[str, Any]:
         """Return a name, of a file by its absolute path, and its class."""
