@@ -193,7 +193,7 @@ def _print_finished(plan: Plan) -> None:
 
 def _print_time_left(plan: Plan, finished: Mapping[str, Record]) -> None:
     """Print the time of the runs that are left, from the mean time of the finished ones."""
-    seconds = [(record.info.end_time - record.info.start_time) / 1000 for record in finished.values()]
+    seconds = [((record.info.end_time or 0) - record.info.start_time) / 1000 for record in finished.values()]
     left = plan.total - len(finished)
     if seconds and left > 0:
         mean = sum(seconds) / len(seconds)

@@ -106,8 +106,10 @@ def margins(draft: Draft) -> Iterator[str]:
         UserError: a number outside of a range that is known.
     """
     plan, margin = draft.plan, draft.plan.margin
-    if draft.study.command is None:
-        questions = plan.tasks or {"": TaskQuestion(plan.metric, plan.direction, draft.study.margin)}
+    if isinstance(margin, dict):
+        yield from range_notes(draft.study, draft.resolved, plan.tasks, plan.estimand, plan.further)
+    elif draft.study.command is None:
+        questions = {"": TaskQuestion(plan.metric, plan.direction, margin)}
         yield from range_notes(draft.study, draft.resolved, questions, plan.estimand, plan.further)
     else:
         yield from plan.estimator.margin_notes(margin)
