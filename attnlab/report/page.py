@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
+from attnlab._version import __version__
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
@@ -72,6 +73,12 @@ class Page:
     def folder(self) -> str:
         """The name of the page's folder: the name of the study or the task."""
         return task_folder(self.info.task) if self.info.task else self.study
+
+    @property
+    def earlier_versions(self) -> list[str]:
+        """The versions of attnlab that trained the runs, other than this one."""
+        found = {match[1] for run in self.records if (match := re.match(r"attnlab ([^,]+)", str(run.get("versions", ""))))}
+        return sorted(found - {__version__})
 
     @property
     def cells(self) -> Sequence[CellSummary]:

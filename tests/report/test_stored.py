@@ -160,3 +160,13 @@ def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
 def test_a_run_that_was_recorded_without_notes_on_its_data_does_not_stop_the_page() -> None:
     records = [{"data_notes": float("nan")}, {"data_notes": ["twice the same text"]}, {}]
     assert _data_notes(records) == ["Data: twice the same text."]
+
+
+def test_a_page_names_the_version_that_trained_its_runs(tmp_path: Path) -> None:
+    runs, curves = made_up()
+    for versions, top in (
+        (f"attnlab {__version__}, torch 2", f"attnlab {__version__}."),
+        ("attnlab 0.1, torch 2", "of attnlab 0.1."),
+    ):
+        write.write(tmp_path, info=INFO, runs=runs.assign(versions=versions), curves=curves)
+        assert top in (tmp_path / "README.md").read_text(encoding="utf-8").splitlines()[2]
