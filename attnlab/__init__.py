@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from attnlab.extras.profile.make import profile
+    from attnlab.extras.profile.run import profile
     from attnlab.planning.plan import plan
     from attnlab.registry import (
         register_analysis,
@@ -79,7 +79,7 @@ _LAZY = {
     "TrainedModel": "attnlab.trained.model",
     "load_model": "attnlab.trained.model",
     "plan": "attnlab.planning.plan",
-    "profile": "attnlab.extras.profile.make",
+    "profile": "attnlab.extras.profile.run",
     "run": "attnlab.report.result",
     "verdicts": "attnlab.report.result",
     "Result": "attnlab.report.result",

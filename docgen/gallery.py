@@ -184,8 +184,9 @@ def _task(cls: type) -> dict[str, str]:
 
 
 def _profile(kind: str, name: str) -> dict[str, str]:
-    page = f"reports/profile/{name}/README.md"
-    return {"profile": f"[its diagnostics](../../{page})"} if kind == "variant" and (ROOT / page).exists() else {}
+    page = "reports/profile/README.md"
+    known = kind == "variant" and f"](#{name})" in (ROOT / page).read_text(encoding="utf-8")
+    return {"profile": f"[its diagnostics](../../{page}#{name})"} if known else {}
 
 
 def _table(facts: dict[str, str]) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from attnlab._version import __version__
 from attnlab.errors import UserError
-from attnlab.extras.profile import write as profile_pages
-from attnlab.extras.profile.write import write_index as write_profile_index
+from attnlab.extras.profile.page import write_profile
+from attnlab.extras.profile.results import FILE as PROFILE
+from attnlab.extras.profile.results import load_profile
 from attnlab.report.page import Page
 from attnlab.report.stored import FILE, load, read_object, stored_version
 from attnlab.report.write import FILE as INDEX
@@ -34,15 +35,10 @@ def rerender(folder: Path) -> Page | None:
         pages = [page for name in folders if (page := rerender(folder / name)) is not None]
         write_index(folder, pages, **options)
         return None
-    if (folder / profile_pages.FILE).is_file():
-        version, profile = profile_pages.load_profile(folder)
+    if (folder / PROFILE).is_file():
+        version, profile = load_profile(folder)
         _require_version(folder, version)
-        profile_pages.write_profile(folder, profile)
-        return None
-    if profiles := sorted(folder.glob(f"*/{profile_pages.FILE}")):
-        for path in profiles:
-            rerender(path.parent)
-        write_profile_index(folder)
+        write_profile(folder, profile)
         return None
     version = stored_version(folder)
     _require_version(folder, version)
@@ -51,11 +47,9 @@ def rerender(folder: Path) -> Page | None:
 
 def reports_in(folder: Path) -> list[Path]:
     """Return the folders of reports of this version, of which `folder` may be one; a page on several stands for its reports."""
-    stored = [folder / name for name in (INDEX, FILE, profile_pages.FILE) if (folder / name).is_file()]
+    stored = [folder / name for name in (INDEX, FILE, PROFILE) if (folder / name).is_file()]
     if stored:
         return [folder] if read_object(stored[0]).get("version") == __version__ else []
-    if any(folder.glob(f"*/{profile_pages.FILE}")):
-        return [folder]
     return [report for path in sorted(folder.glob("*/")) for report in reports_in(path)]
 
 

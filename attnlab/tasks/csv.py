@@ -233,7 +233,7 @@ def _parsed(content: str, file: DataFile, layout: Layout) -> DataFrame:
 
     try:
         if file.path.suffix == ".jsonl":
-            return pd.read_json(io.StringIO(content), lines=True, dtype=False)
+            return pd.read_json(io.StringIO(content), lines=True, dtype=False)  # type: ignore[arg-type]
         frame = pd.read_csv(
             io.StringIO(content),
             sep=layout.delimiter,
@@ -246,7 +246,7 @@ def _parsed(content: str, file: DataFile, layout: Layout) -> DataFrame:
     except ValueError as error:  # which pandas' errors are
         hint = "; if quotation marks are text in this file, give quoting: false" if "string" in str(error) else ""
         raise UserError(f"{file.option}: cannot read {file.path}: {str(error).strip()}{hint}") from None
-    return frame[1:].set_axis([name.strip() for name in frame.iloc[0]], axis=1)
+    return frame.iloc[1:].set_axis([name.strip() for name in frame.iloc[0]], axis=1)
 
 
 def _column(option: str, name: str, frame: DataFrame, file: DataFile) -> list[str]:

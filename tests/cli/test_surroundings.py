@@ -18,7 +18,7 @@ from attnlab.cli.main import main
 from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import read
 from attnlab.errors import UserError
-from attnlab.extras.profile.write import load_profile
+from attnlab.extras.profile.results import load_profile
 from attnlab.planning.resolve import import_files
 from attnlab.report.stored import load
 from attnlab.report.write import load_index

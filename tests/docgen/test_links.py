@@ -30,7 +30,7 @@ def test_the_navigation_of_a_section_is_the_list_of_its_pages() -> None:
         ("../examples/my_data", "files/examples/my_data.md"),
         ("../reports/wo-cpu/README.md", "reports/wo-cpu/index.html"),  # rendered when the site is built
         ("../reports/wo-cpu/wo-cpu-imdb/README.md", "reports/wo-cpu/wo-cpu-imdb/index.html"),
-        ("../reports/profile/gru/README.md", "reports/profile/gru/index.html"),
+        ("../reports/profile/README.md", "reports/profile/index.html"),
         ("../reports/claims/README.md", "reports/claims/index.html"),
         ("../reports/validity/README.md#trends-over-levels", "reports/validity/index.md#trends-over-levels"),  # no HTML page
         ("../reports/imdb-cpu/README.md", "reports/imdb-cpu/index.md"),  # of an earlier version

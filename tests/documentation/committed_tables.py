@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 from scipy.stats import t as student
 
-from attnlab.extras.profile.write import load_profile
+from attnlab.extras.profile.results import load_profile
 from attnlab.report import stored
 from tests.support.paths import REPORTS, ROOT
 
@@ -215,8 +215,8 @@ def decided(report: str, kind: str, *also: str) -> int:
 
 def levels_swept(rate: float | None = None) -> int:
     """Return the number of levels of profiles that were tried at three rates, or of the ones that all seeds solve at a rate."""
-    profiles = [load_profile(path.parent)[1] for path in REPORTS.glob("profile/*/profile.json")]
-    levels = [level for profile in profiles for ability in profile.abilities for level in ability.results[profile.variant]]
+    abilities = load_profile(REPORTS / "profile")[1].abilities
+    levels = [level for ability in abilities for results in ability.results.values() for level in results]
     swept = [level for level in levels if level.others]
     return len(swept if rate is None else [level for level in swept if level.lr == rate and level.solved == level.seeds])
 

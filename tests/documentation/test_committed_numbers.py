@@ -13,8 +13,7 @@ from statistics import geometric_mean, mean
 
 import pytest
 
-from attnlab.extras.profile.results import LR
-from attnlab.extras.profile.write import load_profile
+from attnlab.extras.profile.results import LR, load_profile
 from attnlab.tasks.diagnostics.state_recall import StateRecall
 from tests.documentation.committed_tables import (
     BERT,
@@ -700,7 +699,7 @@ PROFILED = {"parity": "length 12", "group": "group s3, length 4", "addition": "l
 
 @pytest.mark.parametrize("task", PROFILED)
 def test_the_trainings_of_profiles_in_the_page_on_diagnostics_are_those_of_the_runs(task: str) -> None:
-    (ability,) = (ability for ability in load_profile(REPORTS / "profile/dense")[1].abilities if ability.task == task)
+    (ability,) = (ability for ability in load_profile(REPORTS / "profile")[1].abilities if ability.task == task)
     (index,) = (i for i, level in enumerate(ability.levels) if level.name == PROFILED[task])
     text = (ROOT / DIAGNOSTICS).read_text(encoding="utf-8")
     (line,) = re.findall(rf"^\| `{task}`, .*", text, re.M)

@@ -13,7 +13,7 @@ import yaml
 
 from attnlab.cli.main import build_parser, main
 from attnlab.extras.claims import court
-from attnlab.extras.profile import make, run
+from attnlab.extras.profile import run
 from attnlab.extras.profile.run import Ability
 from attnlab.extras.sharing.bundle import read_bundle
 from attnlab.tasks.archives import ENWIK8
@@ -80,7 +80,7 @@ def with_enwik8(shell: Shell, command: str) -> None:
 
 def with_small_profiles(shell: Shell) -> None:
     """Train one diagnostic at one level, for a step, next to one baseline."""
-    shell.patch.setattr(make, "BASELINES", ("dense",))
+    shell.patch.setattr(run, "BASELINES", ("dense",))
     shell.patch.setattr(run, "QUICK", ("parity",))
     shell.patch.setattr(run, "ABILITIES", (Ability("parity", ({"length": 8},), steps=1),))
 
@@ -136,8 +136,8 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     """`--all` are two variants."""
     with_lab(shell)
     with_small_profiles(shell)
-    names = make.VARIANTS.names
-    shell.patch.setattr(make.VARIANTS, "names", lambda: [name for name in names() if name in ("dense", "basic")])
+    names = run.VARIANTS.names
+    shell.patch.setattr(run.VARIANTS, "names", lambda: [name for name in names() if name in ("dense", "basic")])
 
 
 @world("docs/concepts/memory.md")

@@ -1,12 +1,11 @@
 """Stand-ins for profiles: a training function with known scores, a tiny diagnostic, and a made-up profile."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from attnlab.config.run import RunConfig
-from attnlab.extras.profile.results import LR, AbilityResult, Level, LevelResult, Profile, best_rate, with_interval
+from attnlab.extras.profile.results import LR, AbilityResult, Level, LevelResult, Profile, best_rate
 from attnlab.tasks.diagnostics.parity import Parity
 from attnlab.training.train import Result
 from attnlab.variants.dense import Dense
@@ -75,8 +74,7 @@ def level_result(*scores: float, threshold: float = 0.9, lr: float = LR, **state
     counts = ({"completed": len(scores)} if scores else {}) | states
     costs = {"parameters": 1000.0, "tokens_per_s": 2.0, "steps": 60.0} if scores else {}
     reasons = tuple(f"it was {state}" for state in states)
-    result = LevelResult(dict(enumerate(scores)), counts, lr, solved, reasons=reasons, costs=costs)
-    return with_interval(replace(result, ranges={"tokens_per_s": (1.0, 3.0)}))
+    return LevelResult(dict(enumerate(scores)), counts, lr, solved, reasons=reasons, costs=costs)
 
 
 def made_up_profile() -> Profile:
@@ -86,9 +84,8 @@ def made_up_profile() -> Profile:
     bad = best_rate([level_result(0.21, 0.34, 0.25), level_result(0.2, lr=0.012), level_result(0.3, lr=0.00075)])
     fast = best_rate([level_result(0.3, 0.99, 0.2), level_result(0.99, 0.96, 0.97, lr=FAST)])
     results = {"mine": (good, mixed, bad), "dense": (good, good, fast), "lstm": (bad,)}
-    mqar = AbilityResult("mqar", "Recall values.", "arXiv:2312.04927", "accuracy", "max", 0.9, levels, results)
+    mqar = AbilityResult("mqar", "recall", "Recall values.", "arXiv:2312.04927", 0.9, levels, results)
     other = {"mine": (level_result(refused=1),), "dense": (mixed, mixed), "lstm": (good, level_result(0.99, diverged=2))}
-    parity = AbilityResult("parity", "Count ones.", "", "accuracy", "max", 0.9, levels, other)
+    parity = AbilityResult("parity", "state", "Count ones.", "", 0.9, levels, other)
     positions = {"mine": "rotary", "dense": "rotary", "lstm": "none"}
-    studies = {"mqar": "mqar.yaml", "parity": "parity.yaml"}
-    return Profile("mine", "mine", positions, (mqar, parity), 3, "width 64", "batches of 64", "attnlab profile mine", studies)
+    return Profile("mine", ("mine",), positions, (mqar, parity), 3, {"model": "width 64"}, "attnlab profile mine")

@@ -136,7 +136,7 @@ def test_a_file_that_is_no_text_is_refused_by_all_readers_of_texts(option: str, 
     assert "\n" not in str(refusal.value)
     (corpus / "good.csv").write_text("text,label\n" + "".join(f"{i},{i % 2}\n" for i in range(99)), encoding="utf-8")
     with pytest.raises(UserError, match=rf"^{option}: expected a text.*odd.csv"):
-        Csv(**{"path": "good.csv", option: "odd.csv"})
+        Csv(**{"path": "good.csv", option: "odd.csv"})  # type: ignore[arg-type]
     (corpus / "train.de").write_text(WORDS, encoding="utf-8")
     with pytest.raises(UserError, match="^target: expected a text.*odd.csv"):
         Parallel(source="train.de", target="odd.csv")

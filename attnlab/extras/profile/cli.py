@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, comma_separated, positive_int
-from attnlab.cli._printing import print_table, print_text, relative
+from attnlab.cli._printing import print_table, relative
 from attnlab.cli._study import add_components_argument, add_workers_argument, parse_sets
 from attnlab.errors import UserError
 
@@ -25,7 +25,7 @@ DESCRIPTION = (
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("variant", nargs="?", metavar="NAME|PATH", help="a name, file.py:Class or package.module:Class")
-    parser.add_argument("--all", action="store_true", help="instead of a name: every built-in variant, a page for each")
+    parser.add_argument("--all", action="store_true", help="instead of a name: every built-in variant, on one page")
     add_components_argument(parser)
     parser.add_argument(
         "--position", metavar="NAME", help="position scheme (default: rotary instead of learned positions, when supported)"
@@ -55,62 +55,34 @@ def main(arguments: Namespace) -> int:
     """
     if (arguments.variant is None) != arguments.all:
         raise UserError("expected either a variant or --all")
-    return _profile_all(arguments) if arguments.all else _profile_one(arguments)
+    from attnlab.extras.profile.page import overview_table
+    from attnlab.extras.profile.run import FOLDER
+
+    profile = _profile_all(arguments) if arguments.all else _profile_one(arguments)
+    table = overview_table(profile)
+    print_table([column.heading for column in table.columns], [list(row.cells) for row in table.rows])
+    print(f"report: {relative(Path(arguments.out or FOLDER / profile.name) / 'index.html')}")
+    return 0 if profile.is_complete else 1
 
 
-def _profile_one(arguments: Namespace) -> int:
-    from attnlab.extras.profile.make import FOLDER, profile
+def _profile_one(arguments: Namespace) -> Profile:
+    from attnlab.extras.profile.run import profile
 
-    made = profile(
-        arguments.variant,
-        components=arguments.components,
-        options=parse_sets(arguments.options),
-        position=arguments.position,
-        tasks=arguments.tasks,
-        quick=arguments.quick,
-        seeds=arguments.seeds,
-        out=arguments.out,
-        imports=arguments.imports,
-        workers=arguments.workers,
-        storage=arguments.storage,
-        check=not arguments.no_check,
-    )
-    _print_profile(made)
-    print(f"report: {relative(Path(arguments.out or FOLDER / made.name) / 'index.html')}")
-    return 0 if made.is_complete else 1
+    named = ("components", "position", "tasks", "quick", "seeds", "out", "imports", "workers", "storage")
+    options = {name: getattr(arguments, name) for name in named}
+    command = shlex.join(["attnlab", *arguments.argv])
+    sets = parse_sets(arguments.options)
+    return profile(arguments.variant, options=sets, check=not arguments.no_check, command=command, **options)
 
 
-def _profile_all(arguments: Namespace) -> int:
-    from attnlab.extras.profile.make import FOLDER, ProfileOptions, profile_built_in
-    from attnlab.extras.profile.run import select_abilities
+def _profile_all(arguments: Namespace) -> Profile:
+    from attnlab.extras.profile.run import FOLDER, built_in_entries, profile_all, select_abilities
 
     for name in ("components", "options", "position", "imports"):
         if getattr(arguments, name):
             flag = "with" if name == "components" else name
             raise UserError(f"--{flag} is an option of one variant, got it with --all")
-    options = ProfileOptions(
-        abilities=select_abilities(arguments.tasks, quick=arguments.quick),
-        seeds=arguments.seeds,
-        workers=arguments.workers,
-        storage=arguments.storage,
-        command=shlex.join(["attnlab", *arguments.argv]),
-    )
-    folder = Path(arguments.out or FOLDER)
-    profiles = profile_built_in(options, folder=folder)
-    print(f"report: {relative(folder / 'index.html')}")
-    return 0 if all(made.is_complete for made in profiles) else 1
-
-
-def _print_profile(profile: Profile) -> None:
-    """Print what the variant can and cannot do, the levels that each variant solves, and the costs."""
-    from attnlab.extras.profile.page import cost_table, describe_ability, overview_table
-
-    for ability in profile.abilities:
-        print_text(f"{ability.task}: {profile.variant} {''.join(describe_ability(ability, profile.variant))}.")
-    print()
-    costs, note = cost_table(profile)
-    for table in (overview_table(profile), costs):
-        headings = [column.heading for column in table.columns]
-        print_table(headings, [list(row.cells) for row in table.rows], wrap=tuple(profile.positions))
-        print()
-    print_text(note)
+    options = {name: getattr(arguments, name) for name in ("seeds", "workers", "storage")}
+    command, folder = shlex.join(["attnlab", *arguments.argv]), Path(arguments.out or FOLDER)
+    abilities = select_abilities(arguments.tasks, quick=arguments.quick)
+    return profile_all(built_in_entries(), abilities, folder=folder, command=command, **options)

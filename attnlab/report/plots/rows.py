@@ -1,13 +1,12 @@
-"""Plots in rows on a common axis, with a dot for each seed: differences, values, and levels of difficulty.
+"""Plots in rows on a common axis, with a dot for each seed: differences and values.
 
 - Forest plot: the difference of each cell from its baseline with its interval, zero and the margin.
 - Seeds: each row shows the seeds' values, their mean and its interval.
-- Levels: the score of each seed of each variant, and the share of seeds that solve the level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -22,10 +21,6 @@ TEXT_HEIGHT = 20  # of a row's label and figures, which no line crosses
 
 SEED_ROW_HEIGHT, SEED_TOP = 42, 44
 SEED_TEXT_HEIGHT = 19  # of a row's label, which no grid line crosses
-
-LEVEL_TOP, LEVEL_HEIGHT, LEVEL_ROW_HEIGHT = 44, 26, 17
-LEVEL_LEFT, LEVEL_RIGHT = 118, 292  # of the axis, between the names of the variants and the solve rates
-LEVEL_SIZE = 12  # of the font
 
 
 @dataclass(frozen=True)
@@ -209,66 +204,3 @@ def seed_plot(
         parts.append(svg.line((x(row.mean), y - 8), (x(row.mean), y + 8), row.color, width=2.5))
         parts += [svg.dot(x(v), y, row.color, title=f"{row.label} s{seed}: {v:.6g}") for seed, v in row.values.items()]
     return svg.document(bottom + 26, title, parts)
-
-
-@dataclass(frozen=True)
-class LevelRow:
-    """The runs of a variant at one level: its name, its color, the score of each seed, and its solve rate as text."""
-
-    label: str
-    color: str
-    scores: Sequence[float]
-    rate: str
-
-
-@dataclass(frozen=True)
-class LevelRows:
-    """The rows of one level, with its name and the score without the tested ability."""
-
-    name: str
-    chance: float
-    rows: Sequence[LevelRow]
-
-
-def level_plot(levels: Sequence[LevelRows], *, title: str, note: str, threshold: float) -> str:
-    """Draw a dot for each seed and a bar from the lowest to the highest seed, level by level.
-
-    Args:
-        levels: From easy to hard, those without a row left out.
-        title: Text above the plot.
-        note: Line below the title.
-        threshold: The score that solves the task, drawn as a solid line; chance is a dashed one.
-    """
-    bottom = LEVEL_TOP + sum(LEVEL_HEIGHT + LEVEL_ROW_HEIGHT * len(level.rows) for level in levels)
-    x = svg.scale((0.0, 1.0), (LEVEL_LEFT, LEVEL_RIGHT))
-    parts, tops, bands = svg.header(title, note), _tops(levels), []
-    for level, top in zip(levels, tops, strict=True):
-        bands.append((top + LEVEL_HEIGHT - 3, top + LEVEL_HEIGHT + LEVEL_ROW_HEIGHT * len(level.rows)))
-    parts += svg.x_axis(x, (0.0, 1.0), bands=bands, bottom=bottom)
-    for level, top, band in zip(levels, tops, bands, strict=True):
-        parts.append(svg.text(0, top + 17, svg.truncate(level.name, size=LEVEL_SIZE + 1), size=LEVEL_SIZE + 1, weight="bold"))
-        parts.append(svg.line((x(level.chance), band[0]), (x(level.chance), band[1]), svg.FAINT, width=1.2, dash="3 3"))
-        parts += svg.vertical_lines(x(threshold), [band], svg.INK, width=1.2)
-        for i, row in enumerate(level.rows):
-            parts += _level_row(row, top + LEVEL_HEIGHT + LEVEL_ROW_HEIGHT * (i + 0.5), x)
-    return svg.document(bottom + 24, title, parts)
-
-
-def _tops(levels: Sequence[LevelRows]) -> list[float]:
-    """Return the upper end of each level."""
-    tops, top = [], float(LEVEL_TOP)
-    for level in levels:
-        tops.append(top)
-        top += LEVEL_HEIGHT + LEVEL_ROW_HEIGHT * len(level.rows)
-    return tops
-
-
-def _level_row(row: LevelRow, y: float, x: Callable[[float], float]) -> list[str]:
-    parts = [
-        svg.text(0, y + 4, svg.truncate(row.label, size=LEVEL_SIZE, width=LEVEL_LEFT - 8), size=LEVEL_SIZE),
-        svg.text(svg.WIDTH, y + 4, row.rate, size=LEVEL_SIZE, anchor="end"),
-    ]
-    if row.scores:
-        low, high = min(row.scores), max(row.scores)
-        parts.append(svg.line((x(low), y), (x(high), y), row.color, width=4, opacity=0.3))
-    return parts + [svg.dot(x(score), y, row.color, radius=3.4) for score in row.scores]
