@@ -1,8 +1,7 @@
 """Archives of data sets: their addresses, and functions that read and verify their contents.
 
 The *contents* are verified, so another archive of the same contents is accepted, too. Only expected members are read, in
-memory; nothing is unpacked onto the disk, so that no name, link or device in an archive can escape from it. The unpacked
-size is limited, which protects against decompression bombs.
+memory; nothing is unpacked onto the disk.
 """
 
 import gzip
@@ -33,7 +32,6 @@ class Source:
         size: bytes of the original archive.
         md5: checksum of the original archive; "" if only the checksum of the contents is published.
         contents: checksum of the contents, as ``read`` computes it.
-        unpacked: the most bytes that the archive may unpack to.
         read: (source, path) -> (verified contents, one line that describes the archive); raises ``UserError``.
         others: names of files that may hold the same contents without the archive, for example uncompressed.
     """
@@ -44,7 +42,6 @@ class Source:
     size: int
     md5: str
     contents: str
-    unpacked: int
     read: Callable[["Source", Path], tuple[Any, str]]
     others: tuple[str, ...] = ()
 
@@ -83,7 +80,7 @@ def read_member(source: Source, path: Path) -> tuple[bytes, str]:
     expected = f"{kind} of md5 {source.contents}"
     try:
         with _open_member(source.name, path) as member:
-            contents = _Bounded(member, source.unpacked).read()
+            contents = member.read()
     except KeyError:
         raise _mismatch(source, path, expected, "no such member") from None
     except Exception as error:  # a damaged or hostile archive may make the libraries raise anything
@@ -111,20 +108,6 @@ def _open_member(name: str, path: Path) -> Iterator[IO[bytes]]:
             yield member
 
 
-class _Bounded:
-    """A stream that raises ``ValueError`` after more than ``most`` bytes."""
-
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, most: int) -> None:
-        self._stream, self._most, self._left = stream, most, most
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(self._left + 1 if size < 0 else min(size, self._left + 1))
-        self._left -= len(data)
-        if self._left < 0:
-            raise ValueError(f"it unpacks to more than {self._most:,} bytes")
-        return data
-
-
 _REVIEW = re.compile(r"(?:\./)?aclImdb/((train|test)/(pos|neg)/\d+_\d+\.txt)")
 
 
@@ -137,11 +120,11 @@ def read_reviews(source: Source, path: Path) -> tuple[dict[str, bytes], str]:
     unlabelled = 0
     expected = f"{REVIEWS_PER_FOLDER:,} reviews in each labelled folder"
     try:
-        with gzip.open(path) as raw, tarfile.open(fileobj=_Bounded(raw, source.unpacked), mode="r|") as archive:  # type: ignore[arg-type]
+        with tarfile.open(path, mode="r|gz") as archive:
             for member in archive:
                 unlabelled += member.name.removeprefix("./").startswith("aclImdb/train/unsup/")
                 match = _REVIEW.fullmatch(member.name)
-                if match and member.isreg() and not member.issparse():  # a sparse member could be of any size
+                if match and member.isreg():
                     reviews[match[1]] = archive.extractfile(member).read()  # type: ignore[union-attr]  # a regular file
     except Exception as error:  # as in read_member
         raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
@@ -171,7 +154,7 @@ def read_gzip(source: Source, path: Path) -> tuple[bytes, str]:
     expected = f"a gzipped text of sha256 {source.contents}"
     try:
         with gzip.open(path) as raw:
-            contents = _Bounded(raw, source.unpacked).read()
+            contents = raw.read()
     except Exception as error:  # as in read_member
         raise _mismatch(source, path, expected, f"a broken or incomplete file ({error})") from error
     digest = hashlib.sha256(contents).hexdigest()
@@ -190,7 +173,6 @@ ENWIK8 = Source(
     size=36_445_475,
     md5="",
     contents="a1fa5ffddb56f4953e226637dabbb36a",
-    unpacked=100_000_000,
     read=read_member,
     others=("enwik8.xz", "enwik8"),
 )
@@ -201,7 +183,6 @@ IMDB = Source(
     size=84_125_825,
     md5="7c2ac02c03563afcf9b574c7e56c153a",
     contents="07722abb3341e017c7eb226d36c60cee3d927285d55ce069013c94cbf031a6b7",
-    unpacked=2**30,  # with the 50,000 unlabelled reviews about a third of that
     read=read_reviews,
 )
 MULTI30K_PAIRS = {"train": 29_000, "valid": 1_014, "test": 1_000}
@@ -214,7 +195,6 @@ MULTI30K = {
         size=part["size"],
         md5=part["md5"],
         contents=part["sha256"],
-        unpacked=2**23,
         read=read_gzip,
     )
     for part in json.loads(Path(__file__).with_name("multi30k.json").read_text(encoding="utf-8"))

@@ -5,7 +5,6 @@ used. Incomplete files, after a network error or a kill, are never used.
 """
 
 import hashlib
-import io
 import json
 import logging
 import math
@@ -207,8 +206,7 @@ def _download(source: Source, path: Path) -> Any:
         try:
             logger.info("%s: downloading %s (%.0f MB) into %s", source.name, source.url, source.size / 1e6, path.parent)
             get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
-            bounded = _bounded(get, most=2 * source.size)  # another archive of the same contents may be larger
-            download = Path(pooch.retrieve(source.url, None, fname=path.name, path=part, downloader=bounded))
+            download = Path(pooch.retrieve(source.url, None, fname=path.name, path=part, downloader=get))
             contents, note = source.read(source, download)
             files.sync(download)
             os.replace(download, path)
@@ -223,22 +221,6 @@ def _download(source: Source, path: Path) -> Any:
             shutil.rmtree(part, ignore_errors=True)
     logger.info("%s: %s verified: %s", source.name, path, note)
     return contents
-
-
-def _bounded(get: Any, *, most: int) -> Any:
-    """Limit pooch's downloader to ``most`` bytes, in case a server sends without end."""
-
-    class Bounded(io.FileIO):
-        def write(self, chunk: Any, /) -> int:
-            if self.tell() + len(chunk) > most:
-                raise UserError(f"the server sent more than {most:,} bytes")
-            return super().write(chunk)
-
-    def download(url: str, output: str, caller: Any) -> None:
-        with Bounded(output, "wb") as file:
-            get(url, file, caller)
-
-    return download
 
 
 def _innermost_cause(error: BaseException) -> str:
