@@ -95,6 +95,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     _print_finished(plan)
     for sizes in dict.fromkeys(cell.data_sizes for cell in plan.cells if cell.data_sizes):
         print_text(f"Data: {sizes}.")
+    _print_uses(plan)
     _print_evaluation(plan)
     if tasks := dict.fromkeys(cell.config.task.label for cell in (*plan.stages, *plan.cells) if cell.has_unknown_lengths):
         print_text(
@@ -201,6 +202,26 @@ def _print_time_left(plan: Plan, finished: Mapping[str, Record]) -> None:
             f"Time: {format_duration(left * mean)} for the {count(left, 'run')} left, one at a time, at "
             f"{format_duration(mean)} a run, the mean of the finished ones."
         )
+
+
+def _print_uses(plan: Plan) -> None:
+    """Print the number of parameters by their use, which decides weight decay and the update by optimizers of matrices."""
+    cells = [cell for cell in plan.cells if cell.parameters is not None]
+    counts = {
+        "matrices of blocks": [cell.hidden_parameters or 0 for cell in cells],
+        "other matrices": [cell.matrix_parameters or 0 for cell in cells],
+        "embeddings": [cell.embedding_parameters or 0 for cell in cells],
+    }
+    named = [sum(numbers) for numbers in zip(*counts.values(), strict=True)]
+    counts["gains, biases and others"] = [(cell.parameters or 0) - known for cell, known in zip(cells, named, strict=True)]
+    shown = [f"{_range(numbers)} in {words}" for words, numbers in counts.items() if any(numbers)]
+    if shown:
+        print_text(f"Parameters: {', '.join(shown)}.")
+
+
+def _range(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _print_evaluation(plan: Plan) -> None:

@@ -14,6 +14,7 @@ Glossary: ``table`` E; ``gate`` W_g.
 """
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ class ValueEmbedding(Component):
 
     roles = frozenset({"causal", "bidirectional"})
     supports_memory = False  # which has no tokens
+    parameter_roles = MappingProxyType({"table": "embedding"})
     supports_compile = False  # the model sets the tokens of each call
     reads_tokens = True
     paper = "Karpathy 2025"
@@ -40,7 +42,6 @@ class ValueEmbedding(Component):
             raise UserError("expected a vocabulary of tokens, which a model passes, got none", "value_embedding")
         self.gate = nn.Linear(config.dim, config.heads, bias=False)
         nn.init.zeros_(self.gate.weight)
-        # Not a matrix, so that optimizers of matrices leave it to others, as published.
         self.table = nn.Parameter(config.dim**-0.5 * torch.randn(config.vocabulary, config.heads, config.head_dim))
 
     def value_function(self, context: Tensor) -> Callable[[Tensor], Tensor]:

@@ -79,8 +79,8 @@ class TrainConfig(Section):
     weight_decay: float = Field(default=0.01, ge=0, description="weight decay, as the optimizer defines it")
     decay: Literal["matrices", "no_embeddings", "all"] = Field(
         default="matrices",
-        description="parameters with weight decay; matrices: all with two or more dimensions; no_embeddings: the same without "
-        "embeddings; all: every parameter, including gains and biases",
+        description="parameters with weight decay; matrices: weights of linear maps, and embeddings; no_embeddings: weights of "
+        "linear maps; all: every parameter, including gains and biases",
     )
     cautious_decay: bool = Field(
         default=False,

@@ -5,7 +5,6 @@ gradient.
 """
 
 from math import sqrt
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +28,6 @@ class Backbone(nn.Module):
         block: the class of the blocks.
         name: the part of the model that the blocks belong to (``attnlab.models.parts``); "" for the whole model.
     """
-
-    embedding_parameters: ClassVar[tuple[str, ...]] = ("class_token",)
 
     def __init__(self, config: RunConfig, task: TaskShape, *, block: type[Block], name: str = "") -> None:
         super().__init__()

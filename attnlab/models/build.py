@@ -35,8 +35,8 @@ where blocks have one.
 
 Residual projections are the linear layers that a module names in ``residual_projections``: the variant's, and W_2 of the
 feed-forward. A variant that declares none, for example ``no_wo`` and ``gru``, writes to the residual stream unscaled. Norms,
-recurrent layers, convolutions and parameters that a class defines itself keep the values of their constructor, except those
-that a module names in ``embedding_parameters``: learned positions, and the class token.
+recurrent layers, convolutions and parameters that a class defines itself keep the values of their constructor, except
+embeddings (``attnlab.nn.roles``): learned positions, value embeddings, and the class token.
 
 Departures from the released code: positions have the standard deviation of tokens, as in ``transformers``; there it is 0.01.
 """
@@ -340,9 +340,11 @@ def _drawn_parameters(module: nn.Module) -> Iterator[Tensor]:
     """Yield the weights of a linear layer or of embeddings."""
     if isinstance(module, nn.Linear | nn.Embedding | Projections):
         yield module.weight
-    for name in getattr(module, "embedding_parameters", ()):
-        if (parameter := getattr(module, name)) is not None:
-            yield parameter
+    for name, role in getattr(module, "parameter_roles", {}).items():
+        if role == "embedding":
+            yield getattr(module, name)
+    if (token := getattr(module, "class_token", None)) is not None:
+        yield token
 
 
 def _residual_projections(module: nn.Module) -> Iterator[nn.Linear]:

@@ -26,9 +26,11 @@ correction by n; the gain of N is part of W.
 Cost: ``attention_residuals``: O(t dim) for each output before a sublayer, O(t dim depth^2) in all; dim parameters for each
 sublayer but the first, and for the last norm. ``hyper``: O(t dim n^2) and (n + 2) dim + n^2 + 2 n + 2 parameters for each
 sublayer, and n times the activations between sublayers.
-Glossary: ``query`` w; ``project`` W_a, W_A, W_b; ``read_bias`` a; ``mix_bias`` A; ``write_bias`` b; ``read_scale`` s_a;
-``write_scale`` s_b.
+Glossary: ``query`` w; ``project`` W_a, W_A, W_b, transposed; ``read_bias`` a; ``mix_bias`` A; ``write_bias`` b;
+``read_scale`` s_a; ``write_scale`` s_b.
 """
+
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -111,13 +113,15 @@ class AttentionResidual(Residual):
 class HyperConnection(Residual):
     """Dynamic hyper-connections between n streams (b, t, n, dim), which keep their dtype under autocast."""
 
+    parameter_roles = MappingProxyType({"project": "matrix"})
+
     def __init__(self, dim: int, streams: int) -> None:
         super().__init__()
         self.streams = streams
-        self.project = nn.Parameter(torch.zeros(dim, streams + 2))  # to a, the columns of A, and b
+        self.project = nn.Parameter(torch.zeros(streams + 2, dim))  # to a, the columns of A, and b
         self.read_scale, self.write_scale = (nn.Parameter(torch.tensor(0.01)) for _ in range(2))
         self.read_bias = nn.Parameter(torch.zeros(streams))
-        self.mix_bias = nn.Parameter(torch.eye(streams).flatten())  # a vector: the static part has no weight decay
+        self.mix_bias = nn.Parameter(torch.eye(streams).flatten())
         self.write_bias = nn.Parameter(torch.ones(streams))
         self.set_index(0)
 
@@ -140,7 +144,7 @@ class HyperConnection(Residual):
 
     def _dynamic(self, streams: Tensor, columns: slice) -> Tensor:
         """Return tanh(N(H) W) for some columns of ``project``: (b, t, n, columns)."""
-        return (F.layer_norm(streams, streams.shape[-1:], eps=EPS) @ self.project[:, columns]).tanh()
+        return (F.layer_norm(streams, streams.shape[-1:], eps=EPS) @ self.project[columns].mT).tanh()
 
 
 class StackEnds(nn.Module):

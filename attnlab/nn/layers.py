@@ -11,6 +11,7 @@ factors scaled by the rounded ones, so that expectations are exact.
 """
 
 import math
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -174,6 +175,8 @@ class Projections(nn.Module):
         >>> q.shape, k.shape, v.shape
         (torch.Size([3, 6, 5, 2]), torch.Size([3, 2, 5, 2]), torch.Size([3, 2, 5, 2]))
     """
+
+    parameter_roles = MappingProxyType({"weight": "matrix"})
 
     def __init__(self, dim: int, width: int, *, heads: int, kv_heads: int | None = None, bias: bool = False) -> None:
         super().__init__()

@@ -25,6 +25,8 @@ class Cell:
         settings: the resolved configuration, with seed 0: of attnlab's training, or of a program.
         refusal: the reason why it cannot run, or None.
         parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
+        hidden_parameters, matrix_parameters, embedding_parameters: matrices of blocks, other matrices, and embeddings
+            (``attnlab.training.optim``).
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
             also for a model that does not decode, or decodes without a cache.
         train_flops: of all steps of one run: 3 x forward x tokens.
@@ -49,6 +51,9 @@ class Cell:
     refusal: str | None = None
     parameters: int | None = None
     attention_parameters: int | None = None
+    hidden_parameters: int | None = None
+    matrix_parameters: int | None = None
+    embedding_parameters: int | None = None
     flops_per_token: int | None = None
     cache_bytes: int | None = None
     state_bytes: int | None = None

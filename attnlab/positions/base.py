@@ -58,8 +58,6 @@ class Position(nn.Module):
             because it counts them. ``bias`` then takes ``visible``.
         extrapolates: True for a scheme that supports positions beyond the length it was constructed for. Otherwise a trained
             model is not evaluated at longer sequences.
-        embedding_parameters: names of the parameters that are embeddings, which ``model.initialization: gpt2`` draws in the
-            same way as token embeddings.
         paper: the citation, for example ``"Press et al. 2022"``.
         references: its papers for the bibliography of ``attnlab report --paper``: keys of
             ``attnlab/extras/paper/references.bib``, or BibTeX entries.
@@ -85,7 +83,6 @@ class Position(nn.Module):
     relative: ClassVar[bool] = False
     reads_mask: ClassVar[bool] = False
     extrapolates: ClassVar[bool] = True
-    embedding_parameters: ClassVar[tuple[str, ...]] = ()
     paper: ClassVar[str] = ""
     references: ClassVar[tuple[str, ...]] = ()
 

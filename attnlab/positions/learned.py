@@ -11,6 +11,8 @@ Cost: length x dim parameters; time O(t dim), once for the model.
 Glossary: ``table`` P.
 """
 
+from types import MappingProxyType
+
 import torch
 from torch import Tensor, nn
 
@@ -27,7 +29,7 @@ class Learned(Position):
 
     hook = "embed"
     extrapolates = False
-    embedding_parameters = ("table",)
+    parameter_roles = MappingProxyType({"table": "embedding"})
     paper = "Gehring et al. 2017"
     references = ("gehring2017",)
 

@@ -42,7 +42,6 @@ class T5(Position):
 
     hook = "bias"
     relative = True
-    embedding_parameters = ("table",)
     paper = "Raffel et al. 2020"
     references = ("raffel2020",)
 

@@ -31,6 +31,7 @@ from attnlab.models.decoding import key_value_cache, without_cache
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.models.residual import input_shapes
 from attnlab.training.device import autocast
+from attnlab.training.optim import USES, parameter_uses
 from attnlab.variants import Variant
 
 MIB = 2**20
@@ -48,6 +49,15 @@ def parameters(model: nn.Module) -> dict[str, int]:
         "parameters": sum(p.numel() for p in model.parameters()),
         "attention_parameters": sum(p.numel() for p in attention),
     }
+
+
+def parameters_by_use(model: nn.Module) -> dict[str, int]:
+    """Return the number of parameters by their use in optimizers, for example ``hidden_parameters``."""
+    uses = parameter_uses(model)
+    counts = dict.fromkeys(USES, 0)
+    for name, p in model.named_parameters():
+        counts[uses[name]] += p.numel()
+    return {f"{use}_parameters": number for use, number in counts.items()}
 
 
 def plan_figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
@@ -106,7 +116,7 @@ def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
     """Return the parameters, and the FLOPs and the cache of one sequence."""
     config = portable(config)
     model = _meta(config, task)
-    counts = parameters(model)
+    counts = parameters(model) | parameters_by_use(model)
     try:
         return counts | {"flops": _flops(model, config, task)} | cache_figures(model, config, task)
     except (NotImplementedError, RuntimeError) as error:
@@ -123,7 +133,8 @@ def fixed_costs(model: Model, config: RunConfig, task: TaskShape, figures: dict[
         figures: the ``plan_figures`` of the configuration; None traces them.
     """
     figures = plan_figures(config, task) if figures is None else figures
-    return {**figures, "saved_mib": saved_mib(model, config, task)}
+    recorded = {name: figures[name] for name in figures if name.removesuffix("_parameters") not in USES}
+    return {**recorded, "saved_mib": saved_mib(model, config, task)}
 
 
 def _flops(model: Model, config: RunConfig, task: TaskShape) -> int:

@@ -1,7 +1,8 @@
 """Optimizers for the matrices of the blocks of a model, with AdamW for its other parameters.
 
-These optimizers update a matrix as a whole, and not each entry by itself. They are meant for the matrices of hidden layers;
-embeddings, output layers, gains, biases and kernels of convolutions need another optimizer. For the gradient G_t of a matrix of
+These optimizers update a matrix as a whole, and not each entry by itself. They are meant for the matrices of hidden layers,
+which have the role ``matrix`` (``attnlab.nn.roles``), two dimensions, and a place in a block; embeddings, output layers, gains,
+biases and kernels of convolutions need another optimizer. For the gradient G_t of a matrix of
 m outputs and n inputs, and with decoupled weight decay as in AdamW:
 
 - ``Muon``: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks",

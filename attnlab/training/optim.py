@@ -26,12 +26,15 @@ from torch import Tensor, nn
 from attnlab._util.options import OPTIMIZER_FIELDS
 from attnlab._util.raise_site import describe_error
 from attnlab.config.run import TrainConfig
+from attnlab.nn.roles import parameter_roles
 from attnlab.registry import OPTIMIZERS
 from attnlab.tasks import Task
 
 _BLOCK = re.compile(r"(?:^|\.)(?:blocks|layers)\.(\d+)\.")
 _EMBEDDING = re.compile(r"(?:^|\.)(?:\w*embeddings?\w*|position|class_token)(?:\.|$)")
 CAUTIOUS = "cautious_decay"  # key of a group of an optimizer: the weight decay that is applied after its steps
+USES = ("hidden", "matrix", "embedding", "other")
+DECAYED = {"matrices": USES[:3], "no_embeddings": USES[:2], "all": USES}  # train.decay -> uses of parameters
 FUSED = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)  # optimizers with one kernel for all parameters, on every device
 
 
@@ -169,14 +172,12 @@ def _parameter_groups(model: nn.Module, config: TrainConfig, *, split_hidden: bo
         split_hidden: also by ``hidden``, True for the matrices of blocks.
     """
     takes_decay = "weight_decay" in inspect.signature(OPTIMIZERS.get(config.optimizer.name)).parameters
-    numbers = layer_numbers(model)
-    last = max(numbers.values(), default=0)
+    uses = parameter_uses(model)
     groups: dict[tuple[float, bool, bool], list[nn.Parameter]] = {}
     for (name, p), (_, scale) in zip(model.named_parameters(), learning_rate_scales(model, config), strict=True):
         if p.requires_grad:
-            is_matrix = p.dim() >= 2
-            decayed = config.decay == "all" or (is_matrix and (config.decay == "matrices" or numbers[name] > 0))
-            hidden = split_hidden and p.dim() == 2 and 0 < numbers[name] < last
+            decayed = uses[name] in DECAYED[config.decay]
+            hidden = split_hidden and uses[name] == "hidden"
             groups.setdefault((-scale, not decayed, not hidden), []).append(p)
     return [
         {"params": parameters, "lr_scale": -negative}
@@ -184,6 +185,14 @@ def _parameter_groups(model: nn.Module, config: TrainConfig, *, split_hidden: bo
         | ({"hidden": not others} if split_hidden else {})
         for (negative, undecayed, others), parameters in sorted(groups.items(), key=lambda item: item[0])
     ]
+
+
+def parameter_uses(model: nn.Module) -> dict[str, str]:
+    """Return the role of each parameter by its name; ``hidden`` for a matrix of two dimensions in a block."""
+    roles, numbers = parameter_roles(model), layer_numbers(model)
+    last = max(numbers.values(), default=0)
+    hidden = {name for name, p in model.named_parameters() if p.dim() == 2 and 0 < numbers[name] < last}
+    return {name: "hidden" if role == "matrix" and name in hidden else role for name, role in roles.items()}
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -15,6 +15,8 @@ Of a memory it reads only the last k - 1 positions.
 Glossary: ``convolve`` A and B stacked, with a and b; ``kernel`` k.
 """
 
+from types import MappingProxyType
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,6 +42,7 @@ class Convolution(Variant):
     has_attention_dropout = False
     permutation_equivariant = False
     residual_projections = ()
+    parameter_roles = MappingProxyType({"convolve.weight": "matrix"})  # of k positions at once
     cost_exponent = 1.0
     paper = "Gehring et al. 2017"
     references = ("gehring2017", "dauphin2017")

@@ -107,7 +107,7 @@ def by_hyper_connection(streams: list[Tensor], w: dict[str, Tensor], f: Callable
     normed = [(x - x.mean(-1, True)) / ((x - x.mean(-1, True)).square().mean(-1, True) + 1e-6).sqrt() for x in streams]
 
     def coefficient(i: int, column: int, scale: str, static: Tensor) -> Tensor:
-        return w[scale] * torch.tanh((normed[i] * w["project"][:, column]).sum(-1, keepdim=True)) + static
+        return w[scale] * torch.tanh((normed[i] * w["project"][column]).sum(-1, keepdim=True)) + static
 
     read = sum(coefficient(i, 0, "read_scale", w["read_bias"][i]) * streams[i] for i in range(n))
     y = f(read)  # type: ignore[arg-type] a sum of tensors
