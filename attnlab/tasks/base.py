@@ -14,6 +14,7 @@ optional:
 - ``eval_tokens``: without it, ``attnlab plan`` omits the cost of evaluation.
 - ``mean_length``: the tokens of a row, when rows are shorter than ``length``; ``attnlab plan`` counts them.
 - ``encode`` and ``decode``: ``attnlab generate`` requires both; without ``decode``, attention maps show token numbers.
+- ``kept``: what a trained model keeps of a task whose constructor, ``encode`` or ``decode`` reads data.
 - ``vocabulary_identity``: the meaning of the token ids, for runs that start from the weights of another.
 - ``unsupported``: the reason why the task does not support a configuration, for example memory when batches are not
   consecutive.
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from attnlab.tasks.reference_scores import Reference
 
 SPLITS = ("train", "valid", "test")
+SHAPE = ("kind", "role", "length", "vocabulary", "unit", "classes", "segments", "labels")  # what a model and its user need
 IGNORED = -100  # a target that does not count
 
 
@@ -142,6 +144,9 @@ class Task:
             read as much of ``valid`` as the final evaluation.
         shapes_vary: whether training batches have unequal shapes, which decides how freed memory is kept.
         files: the options that name a file. In a study, such a path is relative to the study's file.
+        labels: the names of the classes, in the order of their numbers; default: their numbers.
+        kept: the attributes, beside its shape, that ``encode``, ``decode`` and ``decoding_options`` read, for a task whose
+            constructor or vocabulary depends on data. A trained model keeps them as JSON. None: the options define the task.
         packages: modules of attnlab's extras that the task needs (``attnlab._util.packages``), for example ``tokenizers``.
     """
 
@@ -161,6 +166,8 @@ class Task:
     valid_sample: int | None = 1_000
     shapes_vary: bool = False
     files: tuple[str, ...] = ("path",)
+    labels: Sequence[str] = ()
+    kept: tuple[str, ...] | None = None
     packages: tuple[str, ...] = ()
 
     def identity(self) -> str:
@@ -233,6 +240,19 @@ class Task:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
         raise NotImplementedError
+
+    def kept_state(self) -> dict[str, Any]:
+        """Return what a trained model keeps of the task, as JSON: its shape and ``kept``, or {} if the options define it."""
+        return {} if self.kept is None else {name: getattr(self, name) for name in (*SHAPE, *self.kept)}
+
+    @classmethod
+    def from_kept(cls, state: Mapping[str, Any], options: Mapping[str, Any]) -> Task:
+        """Return the task of a trained model, which has no data: it encodes and decodes like the task that ``state`` is of."""
+        if not state:
+            return cls(**options)
+        task = cls.__new__(cls)
+        vars(task).update(state)
+        return task
 
     def vocabulary_identity(self) -> str:
         """Return a string that identifies the meaning of the token ids, callable before ``prepare``; "" if none is stated.

@@ -113,7 +113,7 @@ def _characters() -> list[str]:
     return [chr(byte) if byte in printable else next(others) for byte in range(BYTES)]
 
 
-def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.ndarray], vocabulary: int) -> ByteBPE:
+def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.ndarray], vocabulary: int) -> Tokenizer:
     """Return the vocabulary of a text's training split.
 
     Args:
@@ -136,7 +136,7 @@ def load_or_learn_byte_bpe(name: str, text: str, read_train: Callable[[], np.nda
             raise UserError(f"vocabulary: expected at most {size:,}, all tokens that train yields, got {vocabulary:,}")
         return tokenizer
 
-    return ByteBPE(load_or_learn(f"{name}-vocabulary", f"{text}{vocabulary_identity(vocabulary)}", learn_it))
+    return load_or_learn(f"{name}-vocabulary", f"{text}{vocabulary_identity(vocabulary)}", learn_it)
 
 
 def encoded_splits(name: str, text: str, splits: dict[str, np.ndarray], encoder: ByteBPE) -> dict[str, np.ndarray]:

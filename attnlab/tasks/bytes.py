@@ -55,8 +55,9 @@ class ByteTask(SequenceTask):
         if tokens == "bpe" and vocabulary is None:
             raise UserError("vocabulary: expected the number of tokens with tokens: bpe, such as 8192, got none")
         self.tokens, self.vocabulary = tokens, BYTES
-        self.unit = "byte"
+        self.unit, self.kept = "byte", ("tokens",)
         if vocabulary is not None:
+            self.kept = ("tokens", "tokenizer_json", "packages")
             self.packages = ("tokenizers",)
             self.vocabulary = whole_number(vocabulary, name="vocabulary", least=BYTES)
             self.unit, self.text_per_token = "token", bytes_per_token(self.vocabulary)
@@ -89,10 +90,17 @@ class ByteTask(SequenceTask):
         return self.text(name) if self.tokens == "bytes" else self._encoded[known_split(name)]
 
     @cached_property
-    def subwords(self) -> ByteBPE:
+    def tokenizer_json(self) -> str:
         """The vocabulary of ``tokens: bpe``, learned on ``train`` or from the folder of prepared data."""
         name = type(self).__name__.lower()
-        return load_or_learn_byte_bpe(name, self.identity(), lambda: self.text("train"), self.vocabulary)
+        return load_or_learn_byte_bpe(name, self.identity(), lambda: self.text("train"), self.vocabulary).to_str()
+
+    @cached_property
+    def subwords(self) -> ByteBPE:
+        """The vocabulary of ``tokens: bpe``."""
+        from tokenizers import Tokenizer
+
+        return ByteBPE(Tokenizer.from_str(self.tokenizer_json))
 
     @cached_property
     def _encoded(self) -> dict[str, np.ndarray]:

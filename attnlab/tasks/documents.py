@@ -57,6 +57,7 @@ class DocumentTask(BucketedTask):
     metric = "accuracy"
     direction: Literal["min", "max"] = "max"
     packages = ("tokenizers", "sklearn")
+    kept = ("tokenizer_json",)
 
     item = "document"
 
@@ -118,10 +119,15 @@ class DocumentTask(BucketedTask):
         return self._words.decode(list(ids))
 
     @cached_property
+    def tokenizer_json(self) -> str:
+        """The vocabulary, as ``tokenizers`` writes it."""
+        return (self.prepared_folder / "words.json").read_text(encoding="utf-8")
+
+    @cached_property
     def _words(self) -> Any:
         from tokenizers import Tokenizer
 
-        words = Tokenizer.from_file(str(self.prepared_folder / "words.json"))  # type: ignore[operator]
+        words = Tokenizer.from_str(self.tokenizer_json)  # type: ignore[operator]
         words.encode_special_tokens = True  # "[PAD]" in a text is text
         return words
 

@@ -46,7 +46,8 @@ class Imdb(DocumentTask):
             reads the last token (``model.pool: last``), for the first one has seen nothing.
     """
 
-    classes = len(CLASSES)
+    classes, labels = len(CLASSES), CLASSES
+    kept = ("tokenizer_json", "has_subwords")
 
     def __init__(
         self,
@@ -110,17 +111,26 @@ class Imdb(DocumentTask):
         return {name: replace(score, options=()) for name, score in scores.items()}
 
     def encode(self, text: str) -> list[int]:
-        return self._subwords.encode(review_text(text)).ids if self.has_subwords else super().encode(text)
+        if not self.has_subwords:
+            return super().encode(text)
+        ids = self._subwords.encode(review_text(text)).ids
+        return ids if len(ids) <= self.length else [*ids[: self.length - 1], subwords.SEP]
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._subwords.decode(list(ids)) if self.has_subwords else super().decode(ids)
 
     @cached_property
+    def tokenizer_json(self) -> str:
+        return subwords.load_wordpiece(self.corpus, self.vocabulary).to_str() if self.has_subwords else super().tokenizer_json
+
+    @cached_property
     def _subwords(self) -> Any:
         """The tokenizer of the WordPiece vocabulary; it adds [CLS] and [SEP]."""
+        from tokenizers import Tokenizer
         from tokenizers.processors import TemplateProcessing
 
-        tokenizer: Any = subwords.load_wordpiece(self.corpus, self.vocabulary)
+        tokenizer: Any = Tokenizer.from_str(self.tokenizer_json)
+        tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
         special = [(name, subwords.SPECIAL_TOKENS.index(name)) for name in ("[CLS]", "[SEP]")]
         tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
         return tokenizer

@@ -72,6 +72,7 @@ class MaskedText(Task):
     metric, direction = "bits_per_token", "min"
     packages = ("tokenizers",)
     segments = 2
+    kept = ("tokenizer_json", "is_causal", "next_sentence")
 
     def __init__(
         self,
@@ -238,8 +239,17 @@ class MaskedText(Task):
         return self._tokenizer.decode(list(ids))
 
     @cached_property
+    def tokenizer_json(self) -> str:
+        """The vocabulary, as ``tokenizers`` writes it."""
+        return subwords.load_wordpiece(self.corpus, self.vocabulary).to_str()
+
+    @cached_property
     def _tokenizer(self) -> Any:
-        return subwords.load_wordpiece(self.corpus, self.vocabulary)
+        from tokenizers import Tokenizer
+
+        tokenizer: Any = Tokenizer.from_str(self.tokenizer_json)
+        tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
+        return tokenizer
 
 
 def assemble(tokens: np.ndarray, pairs: Pairs, *, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -44,6 +44,7 @@ class Tokens(SequenceTask):
 
     metric = "bits_per_token"
     files = ("path", "valid", "test", "token_bytes")
+    kept = ()
 
     def __init__(
         self,

@@ -73,6 +73,7 @@ class TranslationTask(BucketedTask):
     role: Literal["causal", "bidirectional"] = "causal"
     metric = "bleu"
     packages = ("tokenizers", "sacrebleu", "sklearn")
+    kept = ("tokenizer_json", "beam", "length_penalty")
     direction: Literal["min", "max"] = "max"
     other_metrics = {"chrf": "max", "loss": "min"}
     item_metric = "loss"
@@ -281,10 +282,15 @@ class TranslationTask(BucketedTask):
         return self._vocabulary.decode(list(ids)).strip()
 
     @cached_property
+    def tokenizer_json(self) -> str:
+        """The vocabulary, as ``tokenizers`` writes it."""
+        return (self.prepared_folder / "vocabulary.json").read_text(encoding="utf-8")
+
+    @cached_property
     def _vocabulary(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
-        vocabulary = Tokenizer.from_file(str(self.prepared_folder / "vocabulary.json"))
+        vocabulary = Tokenizer.from_str(self.tokenizer_json)
         vocabulary.encode_special_tokens = True
         return vocabulary
 

@@ -14,11 +14,10 @@ from typing import Any
 from torch import Tensor
 
 from attnlab._util.run_state import NOT_COMPARED, RunState
-from attnlab.config.run import PARTS
+from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
 from attnlab.stats.sweep import best_values
-from attnlab.tasks import Batch
-from attnlab.tasks.validation import prepare_task
+from attnlab.tasks import Batch, Task
 from attnlab.tracking.artifacts import AttentionMap, log_attention_maps
 from attnlab.trained.model import TrainedModel, load_model
 from attnlab.training import weights
@@ -103,11 +102,11 @@ def compute_maps(folder: Path, *, length: int, trust: bool = False) -> list[Atte
     if not weights.exist(folder):
         return [AttentionMap(reason="its trained weights are not on this machine")]
     trained = load_model(folder, backend="reference", device="cpu", trust=trust)
-    prepare_task(trained.task, trained.config)
-    if trained.task.kind == "encoder_decoder":
-        source, target = _first_pair(trained, length)
+    data = trained.read_data()
+    if data.kind == "encoder_decoder":
+        source, target = _first_pair(data, length)
         return [_compute_part(trained, source, target, part) for part in PARTS]
-    return [_compute_map(trained, length)]
+    return [_compute_map(trained, _first_batch(data, trained.config), length)]
 
 
 def _compute_part(trained: TrainedModel, source: Tensor, target: Tensor, part: str) -> AttentionMap:
@@ -121,13 +120,13 @@ def _compute_part(trained: TrainedModel, source: Tensor, target: Tensor, part: s
     return AttentionMap(layers[:, 0].half().numpy(), words[0], part=part, keys=words[1])
 
 
-def _first_pair(trained: TrainedModel, length: int) -> tuple[Tensor, Tensor]:
+def _first_pair(data: Task, length: int) -> tuple[Tensor, Tensor]:
     """Return source tokens (s,) and decoder inputs (t,) of the first pair of `test` with at most `length` tokens a side.
 
     Without such a pair, the beginnings of both sides of the first one.
     """
     pairs = []
-    for batch in trained.task.eval_batches("test", batch_size=1):
+    for batch in data.eval_batches("test", batch_size=1):
         for row in batch.split(len(batch.inputs)):
             assert row.source is not None, "the batch of an encoder-decoder has a source"
             sides = ((row.source[0], row.source_mask), (row.inputs[0], row.mask))
@@ -138,8 +137,7 @@ def _first_pair(trained: TrainedModel, length: int) -> tuple[Tensor, Tensor]:
     return pairs[0]
 
 
-def _compute_map(trained: TrainedModel, length: int) -> AttentionMap:
-    batch = _first_batch(trained)
+def _compute_map(trained: TrainedModel, batch: Batch, length: int) -> AttentionMap:
     tokens, mask = batch.inputs[:1, :length], None
     if trained.task.kind in ("classifier", "masked_language_model") and batch.mask is not None:
         mask = batch.mask[:1, :length]
@@ -150,8 +148,8 @@ def _compute_map(trained: TrainedModel, length: int) -> AttentionMap:
     return AttentionMap(layers[:, 0].half().numpy(), tuple(trained.words(tokens)))
 
 
-def _first_batch(trained: TrainedModel) -> Batch:
+def _first_batch(data: Task, config: RunConfig) -> Batch:
     """Return a batch of the first item of the test split."""
-    evaluate = trained.config.evaluate
+    evaluate = config.evaluate
     protocol: dict[str, Any] = {"protocol": evaluate.protocol, "stride": evaluate.stride}
-    return next(iter(trained.task.eval_batches("test", batch_size=1, **protocol)))
+    return next(iter(data.eval_batches("test", batch_size=1, **protocol)))

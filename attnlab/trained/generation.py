@@ -9,7 +9,6 @@ from typing import Any
 from attnlab._util.rng import derive_seed
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Task
-from attnlab.tasks.validation import prepare_task
 from attnlab.trained.model import TrainedModel, load_model
 from attnlab.trained.sampling import printable, validation_prompt
 
@@ -85,7 +84,7 @@ def _sample(trained: TrainedModel, prompt: str | None, *, temperature: float, le
     """Sample a continuation of ``prompt``, or of tokens of the validation split."""
     task, length = trained.task, length or LENGTH
     if prompt is None:
-        ids, origin = validation_prompt(prepare_task(task, trained.config), seed=seed)
+        ids, origin = validation_prompt(trained.read_data(), seed=seed)
     else:
         try:
             ids, origin = trained.encode(prompt)[0].tolist(), "as given"
@@ -108,7 +107,7 @@ def _translation(trained: TrainedModel, prompt: str | None, options: dict[str, A
     if options["temperature"] is not None:
         method = f"translation: sample at temperature {options['temperature']:g}, seed {seed}"
     if prompt is None:
-        ids, reference = validation_pair(prepare_task(task, trained.config), seed=seed)
+        ids, reference = validation_pair(trained.read_data(), seed=seed)
         text = trained.translate(ids, seed=seed, **options)
         origin, prompt = "a sentence of the validation split", task.decode(ids)
         return Sample(trained.name, origin, printable(prompt), printable(text), method, printable(reference))

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, full, stack
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlab._util.files import describe_error
 from attnlab._util.machine import available_memory
@@ -26,13 +27,15 @@ from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.nn import attention
 from attnlab.registry import TASKS
 from attnlab.tasks import Task
+from attnlab.tasks.validation import construct, prepare_task
 from attnlab.trained.recorded_code import find_run, import_recorded_code
 from attnlab.trained.sampling import sample
 from attnlab.training import weights
 from attnlab.training.device import resolve_device
-from attnlab.training.evaluate import unsupported_length
+from attnlab.training.evaluate import longest_positions
 from attnlab.variants import Variant
 
+ROWS = 64  # texts that are classified at a time
 MOST_BLOCKS = 1_000  # of a model with fewer tensors than blocks
 TABLE_COPIES = 4  # of a table while it is computed, in float64
 Input: TypeAlias = "str | Sequence[int] | Tensor"
@@ -166,6 +169,8 @@ def load_model(
         trust: import the Python files that the run names even if you have not run them on this machine, for example in a
             folder that somebody else made. They can do anything that you can.
 
+    The folder of a run is all that a model needs: it can be copied to another machine, without the data.
+
     Raises:
         UserError: no run or several runs match; the run left no model; its files are damaged; one of the Python files
             that define the model has changed since it was trained, or is neither known nor trusted.
@@ -186,14 +191,14 @@ def load_model(
         torch.Size([1, 1, 2, 3, 3])
     """
     name, folder = find_run(run, root=root)
-    config, state = weights.load(folder)
+    config, state, kept = weights.load(folder)
     device = device or _device(config)
     if backend is None and attention.unsupported(config.backend, device=device) is not None:
         backend = "reference"
     if backend is not None:
         config = config.model_copy(update={"backend": backend})
     config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
-    task: Task = TASKS.get(config.task.name)(**config.task.options)
+    task = TASKS.get(config.task.name).from_kept(kept, config.task.options)
     require(f"task {config.task.label}", *task.packages)
     try:
         if config.model.depth > max(MOST_BLOCKS, len(state)):  # without memory, too, each block takes time to build
@@ -226,6 +231,19 @@ def _device(config: RunConfig) -> str:
     return resolve_device(config.machine.device if available else "cpu")
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """The label that a classifier gives a text.
+
+    Attributes:
+        label: the most probable one.
+        probabilities: of each label, which sum to 1.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
     """The trained model of a run, in evaluation mode; `load_model` returns it.
@@ -235,7 +253,7 @@ class TrainedModel:
     Attributes:
         name: a description of the run.
         config: the run's configuration.
-        task: defines the tokens; its data are not read.
+        task: defines the tokens and the classes, as they were in training; it has no data (``read_data``).
         model: the network, a `torch.nn.Module`. A language model takes (tokens, memory) and returns (logits, memory); a
             classifier takes (tokens, mask) and returns logits.
         device: the device of ``model``.
@@ -266,6 +284,44 @@ class TrainedModel:
         if not ids.numel():
             raise UserError("expected a text of at least one token, got an empty one")
         return ids[:, : self.task.length] if self._reads_whole_rows else ids
+
+    def predict(self, texts: str | Sequence[str]) -> list[Prediction]:
+        """Return the label of each text, and the probabilities of all labels.
+
+        A text that is longer than the task's length is cut at its end, as in training.
+
+        Args:
+            texts: one or several.
+
+        Raises:
+            UserError: the model is not a classifier, or its task cannot encode a text.
+
+        Examples:
+            >>> for prediction in trained.predict(["my parcel is late", "charged twice"]):  # doctest: +SKIP
+            ...     print(prediction.label, prediction.probabilities)
+        """
+        if not self._is_classifier:
+            raise UserError(f"expected a classifier, got a {self.task.kind.replace('_', ' ')} of {self.config.task.label}")
+        rows = [self.encode(text)[0] for text in ([texts] if isinstance(texts, str) else texts)]
+        labels = list(self.task.labels) or [str(number) for number in range(self.task.classes)]
+        predictions: list[Prediction] = []
+        for start in range(0, len(rows), ROWS):
+            group = rows[start : start + ROWS]
+            tokens = pad_sequence(group, batch_first=True)
+            mask = torch.arange(tokens.shape[1]) < torch.tensor([len(row) for row in group])[:, None]
+            shares = self(tokens, None if mask.all() else mask).softmax(-1)
+            chosen = [labels[number] for number in shares.argmax(-1).tolist()]
+            probabilities = [dict(zip(labels, row, strict=True)) for row in shares.tolist()]
+            predictions += map(Prediction, chosen, probabilities)
+        return predictions
+
+    def read_data(self) -> Task:
+        """Return the task of the run with its data, prepared.
+
+        Raises:
+            UserError: the data are not available, or have changed since the model was trained.
+        """
+        return prepare_task(construct(TASKS.get(self.config.task.name), self.config.task), self.config)
 
     @torch.no_grad()
     def __call__(self, inputs: Input, mask: Tensor | None = None, *, target: Input | None = None) -> Tensor:
@@ -476,7 +532,7 @@ class TrainedModel:
         if mask is not None and (not self._reads_whole_rows or mask.shape != tokens.shape):
             raise UserError(f"expected a mask of shape {tuple(tokens.shape)}, of a classifier, got {tuple(mask.shape)}")
         too_long = t > self.task.length and not self.config.model.mem_len
-        if too_long and (reason := unsupported_length(self.config, self.task, t)):
+        if too_long and (reason := longest_positions(self.config, self.task)):
             raise UserError(f"expected at most {self.task.length} tokens, got {t}: {reason}")
         return tokens.to(self.device)
 

@@ -40,7 +40,7 @@ from attnlab._util.metrics import ITEMS_FILE, at_length, merge
 from attnlab._util.progress import show_progress
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
-from attnlab.models.base import Model
+from attnlab.models.base import Model, TaskShape
 from attnlab.models.decoding import decode
 from attnlab.registry import POSITIONS, TASKS, options_of
 from attnlab.tasks.validation import prepare_task
@@ -263,6 +263,16 @@ def evaluate_lengths(
     return scores, tags
 
 
+def longest_positions(config: RunConfig, task: TaskShape) -> str | None:
+    """Return the reason why a model has no positions beyond the length of ``task``, or None."""
+    layers = config.model.layers
+    for position in [config.position] if layers is None else [entry.position for entry in layers.pattern]:
+        assert position is not None  # resolved
+        if not POSITIONS.get(position.name).extrapolates:
+            return f"{position.name.rpartition(':')[2]} positions: trained up to {task.length}"
+    return None
+
+
 def unsupported_length(config: RunConfig, task: Task, length: int) -> str | None:
     """Return the reason, if known before training, why a model trained on ``task`` cannot be evaluated at ``length``.
 
@@ -274,12 +284,8 @@ def unsupported_length(config: RunConfig, task: Task, length: int) -> str | None
     """
     if length == task.length:
         return None
-    layers = config.model.layers
-    positions = [config.position] if layers is None else [entry.position for entry in layers.pattern]
-    for position in positions:
-        assert position is not None  # resolved
-        if length > task.length and not POSITIONS.get(position.name).extrapolates:
-            return f"{position.name.rpartition(':')[2]} positions: trained up to {task.length}"
+    if length > task.length and (reason := longest_positions(config, task)):
+        return reason
     try:
         train_config = config.train.model_copy(update={"batch_size": 1})  # nothing is trained at this length
         return _task(config, length).unsupported(config.model_copy(update={"train": train_config}))

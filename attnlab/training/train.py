@@ -133,7 +133,7 @@ def _save(trainer: Trainer, result: Result, folder: Path) -> None:
     bits; from then on the other files are not read.
     """
     if result.state == "completed":
-        weights.save(trainer.model, trainer.config, folder)
+        weights.save(trainer.model, trainer.config, folder, kept=trainer.task.kept_state())
         trainer.items.save(folder)
     save_result(result, trainer.history, config=trainer.config, folder=folder)
     checkpoint.remove(folder)

@@ -1,7 +1,8 @@
-"""The weights of a trained model: a safetensors file, with digests of the weights and of their configuration.
+"""A trained model: its weights as a safetensors file, its configuration, and what it keeps of its task.
 
-A run's folder holds ``model.safetensors`` and ``config.json``. The metadata of the first contain a digest of each, so that
-damage to either is noticed before the configuration is used.
+A run's folder holds ``model.safetensors``, ``config.json`` and ``task.json``: the vocabulary and the names of the classes
+(``Task.kept``). They are all that a model needs, so that the folder can move. The metadata of the first contain a digest of
+each, so that damage is noticed before the configuration is used.
 
 A run may take over weights from another one before its first step (``init: {from: pretrain}``). A tensor is taken over if the
 other model has one of the same name and shape. All others keep their initial values: a head for other classes, positions of
@@ -16,6 +17,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +32,8 @@ from attnlab.errors import UserError
 from attnlab.training import checkpoint
 from attnlab.training.result import FILE, Result, load_result, remove_result
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, TASK = "config.json", "model.safetensors", "task.json"
+FILES = (WEIGHTS, CONFIG, TASK)
 State = dict[str, Tensor]
 TAKEN_TAG, WEIGHTS_TAG = "init", "init_weights"  # tags of a result: what was taken over, and the digest of the weights
 MAX_NAMES = 6  # tensors that a description names
@@ -37,27 +41,38 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def exist(folder: Path) -> bool:
-    """Return True when a run left its configuration and its weights in ``folder``, damaged or not."""
-    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
+    """Return True when a run left a trained model in ``folder``, damaged or not."""
+    return all((folder / name).is_file() for name in FILES)
 
 
-def save(model: nn.Module, config: RunConfig, folder: Path) -> None:
-    """Write a model's weights and the configuration that builds it.
+def save(model: nn.Module, config: RunConfig, folder: Path, *, kept: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Write a model's weights, the configuration that builds it, and what it keeps of its task.
+
+    Args:
+        kept: what ``Task.kept_state`` returns.
 
     Raises:
-        UserError: the model's state contains something that is not a tensor.
+        UserError: the model's state contains something that is not a tensor, or ``kept`` something that is not JSON.
     """
     from safetensors.torch import save as to_bytes
 
     state = {
         name: tensor.cpu().clone(memory_format=torch.contiguous_format) for name, tensor in distinct_tensors(model).items()
     }
-    text = config.to_json().encode()
-    metadata = {"config_sha256": hashlib.sha256(text).hexdigest(), "weights_sha256": _digest(state)}
+    try:
+        texts = {CONFIG: config.to_json().encode(), TASK: json.dumps(dict(kept)).encode()}
+    except TypeError as error:
+        raise UserError(f"task {config.task.label}: expected attributes in 'kept' that JSON can hold: {error}") from error
+    metadata = {_digest_key(name): hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     with replacing(folder / WEIGHTS) as half:
-        half.write_bytes(to_bytes(state, metadata))
-    with replacing(folder / CONFIG) as half:
-        half.write_bytes(text)
+        half.write_bytes(to_bytes(state, {**metadata, "weights_sha256": _digest(state)}))
+    for name, text in texts.items():
+        with replacing(folder / name) as half:
+            half.write_bytes(text)
+
+
+def _digest_key(name: str) -> str:
+    return f"{Path(name).stem}_sha256"
 
 
 def reset(folder: Path, how: Reset) -> None:
@@ -68,34 +83,42 @@ def reset(folder: Path, how: Reset) -> None:
     """
     if how is Reset.FOLDER or (how is Reset.RESULT and (folder / FILE).exists()):
         checkpoint.remove(folder)  # first: a kill in between must leave no checkpoint to resume from
-        for name in (WEIGHTS, CONFIG, ITEMS_FILE):  # the new attempt may end without a model
+        for name in (*FILES, ITEMS_FILE):  # the new attempt may end without a model
             (folder / name).unlink(missing_ok=True)
         remove_result(folder)
 
 
-def load(folder: Path) -> tuple[RunConfig, State]:
-    """Return the configuration and the weights of a run, on the CPU, after comparing both with their digests.
+def load(folder: Path) -> tuple[RunConfig, State, dict[str, Any]]:
+    """Return the configuration, the weights on the CPU, and what is kept of the task, after comparing them with their digests.
 
-    Neither file can run code.
+    None of the files can run code.
 
     Raises:
         UserError: a file is missing, damaged, or of another run.
     """
     path = folder / WEIGHTS
-    for file in (path, folder / CONFIG):
-        if not file.is_file():
-            raise UserError(f"expected a trained model in {folder}, found no {file.name}")
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise UserError(f"expected a trained model in {folder}, found no {name}")
     try:
         state, metadata = _read(path)
     except Exception as error:  # any exception: the file may be damaged or hostile
         raise UserError(f"{path} is damaged, or is no model of this run: {describe_error(error)}") from error
+    name = CONFIG
     try:
-        text = (folder / CONFIG).read_bytes()
-        if hashlib.sha256(text).hexdigest() != metadata.get("config_sha256"):
-            raise ValueError(f"its digest is not the one in {path.name}")
-        return RunConfig.from_json(text.decode()), state
+        config = RunConfig.from_json(_verified(folder / CONFIG, metadata))
+        name = TASK
+        return config, state, json.loads(_verified(folder / TASK, metadata))
     except (OSError, ValueError, TypeError) as error:  # pydantic's errors are ValueErrors
-        raise UserError(f"{folder / CONFIG} is damaged, or is no configuration: {_describe(error)}") from error
+        raise UserError(f"{folder / name} is damaged, or is of another run: {_describe(error)}") from error
+
+
+def _verified(path: Path, metadata: Mapping[str, str]) -> str:
+    """Return the text of a file that has the digest in the metadata of the weights."""
+    text = path.read_bytes()
+    if hashlib.sha256(text).hexdigest() != metadata.get(_digest_key(path.name)):
+        raise ValueError(f"its digest is not the one in {WEIGHTS}")
+    return text.decode()
 
 
 def recorded_digest(folder: Path) -> str:
@@ -299,7 +322,7 @@ def take_over(model: nn.Module, init: InitConfig, folder: Path | None) -> Starti
     """
     source = source_folder(init, folder)
     try:
-        config, state = load(source)
+        config, state, _ = load(source)
     except UserError as error:
         raise UserError(f"init: no weights of the stage {init.stage!r}: {error.message}") from error
     if config.fingerprint() != init.fingerprint:

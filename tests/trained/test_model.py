@@ -225,7 +225,7 @@ def test_a_loaded_model_repeats_the_recorded_score(studied: Path) -> None:
     row = attnlab.load_runs("s", studied).set_index("name").loc["dense s3"]
     loaded = attnlab.load_model(row["run_id"], root=studied)
     nats = count = 0.0
-    for batch in loaded.task.eval_batches("test", batch_size=97):
+    for batch in loaded.read_data().eval_batches("test", batch_size=97):
         loss = F.cross_entropy(loaded(batch.inputs).flatten(0, 1), batch.targets.flatten(), ignore_index=-100, reduction="sum")
         nats, count = nats + loss.item(), count + int((batch.targets != -100).sum())
     assert nats / count / math.log(2) == pytest.approx(row["bits_per_byte"], rel=1e-5)

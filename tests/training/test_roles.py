@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnlab import register_variant
+from attnlab import plan, register_variant
 from attnlab.config.run import RunConfig
 from attnlab.models.base import Model
 from attnlab.models.build import build

@@ -27,7 +27,7 @@ def saved(folder: Path, **changes: object) -> nn.Module:
 @pytest.mark.parametrize("tied", [False, True])
 def test_weights_return_bit_by_bit(tied: bool, tmp_path: Path) -> None:
     model = saved(tmp_path, model__tie_embeddings=tied)
-    config, state = weights.load(tmp_path)
+    config, state, _ = weights.load(tmp_path)
     assert config == tiny(model__tie_embeddings=tied)
     assert ("head.weight" in state) != tied
     other = build(config.replace({"seed": 7}), PyDocs(length=24, sampling="contiguous"))
