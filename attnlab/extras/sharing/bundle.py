@@ -5,6 +5,7 @@ A bundle has these files besides the manifest:
 - `study.json`: the tags of the study's experiment, among them the calls that ran it, its plan and its looks;
 - `study.yaml`: the study file of the last call, to read;
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
+- `models/FOLDER/`: with `weights`, the trained model of each run, in the folder that the runs folder has for it;
 - `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import.
 
 It is a zip archive; its first member, the manifest, lists the SHA-256 digest of every other one, so that any change of it is
