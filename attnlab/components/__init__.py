@@ -12,7 +12,7 @@ Examples:
     torch.Size([2, 7, 12])
 """
 
-from attnlab.components.base import ATTEND_PLACES, PLACES, REPLACED, Component, ComponentConfig, Components
+from attnlab.components.base import ATTEND_PLACES, PLACES, REPLACED, Component, ComponentConfig, Components, Setting
 from attnlab.components.functions import function_component
 
-__all__ = ["ATTEND_PLACES", "PLACES", "REPLACED", "Component", "ComponentConfig", "Components", "function_component"]
+__all__ = ["ATTEND_PLACES", "PLACES", "REPLACED", "Component", "ComponentConfig", "Components", "Setting", "function_component"]

@@ -31,8 +31,7 @@ FILE.py:Soften``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
@@ -60,6 +59,43 @@ ATTEND_PLACES = frozenset(
 )  # of Variant.attend
 REPLACED = ("projections", "weights", "output_projection")  # places that hold one computation, which a component replaces
 ROLES = ("causal", "bidirectional", "cross")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a cell uses a variant or a component, from which ``unsupported`` decides.
+
+    Attributes:
+        role: one of ``ROLES``.
+        hook: the hook of the position scheme: ``none``, ``embed``, ``rotate`` or ``bias``.
+        memory: whether keys and values include the memory of earlier segments (``model.mem_len``).
+        backend: one of ``attnlab.nn.attention.BACKENDS``; ``auto`` is already resolved.
+        dim: model width.
+        heads: number of heads.
+        options: every option of the constructor with its value, defaults included.
+        head_dim: width of one head, for components.
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        attention_dropout: probability of dropping an attention weight in training.
+        attention_bias: whether the projections have biases; ``out``: the residual projections alone.
+        initialization: ``default`` or ``gpt2``.
+        compile: whether the model runs under ``torch.compile``.
+    """
+
+    role: str
+    hook: str
+    memory: bool
+    backend: str
+    dim: int
+    heads: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    head_dim: int = 0
+    device: str = "cpu"
+    precision: str = "fp32"
+    attention_dropout: float = 0.0
+    attention_bias: bool | str = False
+    initialization: str = "default"
+    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,40 +181,16 @@ class Component(nn.Module):
         )
 
     @classmethod
-    def unsupported(
-        cls,
-        *,
-        role: str,
-        hook: str,
-        memory: bool,
-        backend: str,
-        dim: int,
-        heads: int,
-        head_dim: int,
-        compile: bool = False,
-        options: Mapping[str, Any] = MappingProxyType({}),
-    ) -> str | None:
-        """Return the reason why this component does not support a configuration, or None. The plan calls it for every cell.
+    def unsupported(cls, setting: Setting) -> str | None:
+        """Return the reason why this component does not support a setting, or None. The plan calls it for every cell.
 
-        An override should take the arguments it needs, pass all of them on and end with
-        ``return super().unsupported(...)``, as in ``attnlab.variants.Variant.unsupported``.
-
-        Args:
-            role: ``causal``, ``bidirectional`` or ``cross``.
-            hook: the hook of the position scheme: ``none``, ``embed``, ``rotate`` or ``bias``.
-            memory: whether keys and values include the memory of earlier segments (``model.mem_len``).
-            backend: one of ``attnlab.nn.attention.BACKENDS``; ``auto`` is already resolved.
-            dim: model width.
-            heads: number of heads.
-            head_dim: width of one head.
-            compile: whether the model runs under ``torch.compile``.
-            options: every option of the constructor with its value, defaults included.
+        An override should end with ``return super().unsupported(setting)``.
         """
-        if role not in cls.roles:
-            return f"does not support the role {role} (supports {', '.join(sorted(cls.roles))})"
-        if memory and not cls.supports_memory:
+        if setting.role not in cls.roles:
+            return f"does not support the role {setting.role} (supports {', '.join(sorted(cls.roles))})"
+        if setting.memory and not cls.supports_memory:
             return "does not support memory (model.mem_len)"
-        if compile and not cls.supports_compile:
+        if setting.compile and not cls.supports_compile:
             return "does not support torch.compile (train.compile)"
         return None
 

@@ -10,13 +10,9 @@ Cost: time O(t s dim) as without it; (2 + 2 G / h) dim^2 parameters with W_O, an
 Glossary: ``count`` G.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from torch import nn
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import Component, ComponentConfig, Setting
 from attnlab.nn.layers import Projections
 
 
@@ -31,11 +27,11 @@ class KeyValueHeads(Component):
         self.count = count
 
     @classmethod
-    def unsupported(cls, *, heads: int, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
-        count = options["count"]
-        if count < 1 or heads % count:
-            return f"expected a count of heads of keys and values that divides {heads} heads, got {count}"
-        return super().unsupported(heads=heads, options=options, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        count = setting.options["count"]
+        if count < 1 or setting.heads % count:
+            return f"expected a count of heads of keys and values that divides {setting.heads} heads, got {count}"
+        return super().unsupported(setting)
 
     def projections(self) -> nn.Module:
         config = self.config

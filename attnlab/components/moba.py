@@ -15,15 +15,11 @@ Cost: as much as attention to all keys, and O(t s dim / B) for the choice; no pa
 Glossary: ``size`` B; ``count`` k, including the query's block.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import Component, ComponentConfig, Setting
 from attnlab.nn.linear_attention import without_autocast
 from attnlab.nn.mask import MaskFunction
 
@@ -52,10 +48,11 @@ class Moba(Component):
         return self.size * self.count
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+    def unsupported(cls, setting: Setting) -> str | None:
+        options = setting.options
         if options["size"] < 1 or options["count"] < 1:
             return f"expected a size and a count of at least 1, got {options['size']} and {options['count']}"
-        return super().unsupported(options=options, **config)
+        return super().unsupported(setting)
 
     @torch.no_grad()
     def visible_function(self, q: Tensor, k: Tensor, mask: Tensor | None) -> MaskFunction:

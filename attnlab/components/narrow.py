@@ -11,11 +11,9 @@ Cost: 3 d^2 parameters, smaller by the factor h^2.
 Glossary: ``NarrowProjections.query`` W_Q; ``key`` W_K; ``value`` W_V.
 """
 
-from typing import Any
-
 from torch import nn
 
-from attnlab.components.base import Component
+from attnlab.components.base import Component, Setting
 from attnlab.nn.layers import NarrowProjections
 
 
@@ -26,12 +24,11 @@ class Narrow(Component):
     references = ("bloem2019",)
 
     @classmethod
-    def unsupported(cls, *, dim: int, heads: int, head_dim: int, **config: Any) -> str | None:
-        if heads * head_dim != dim:
-            return (
-                f"expected heads that divide the features among them, got {heads} heads of width {head_dim} for {dim} features"
-            )
-        return super().unsupported(dim=dim, heads=heads, head_dim=head_dim, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        if setting.heads * setting.head_dim != setting.dim:
+            got = f"{setting.heads} heads of width {setting.head_dim} for {setting.dim} features"
+            return f"expected heads that divide the features among them, got {got}"
+        return super().unsupported(setting)
 
     def projections(self) -> nn.Module:
         return NarrowProjections(self.config.head_dim, heads=self.config.heads, bias=self.config.bias)

@@ -9,13 +9,9 @@ Cost: O(h t s); no parameters.
 Glossary: ``cap`` c.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from torch import Tensor
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import Component, ComponentConfig, Setting
 
 
 class Softcap(Component):
@@ -29,10 +25,10 @@ class Softcap(Component):
         self.cap = cap
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
-        if options["cap"] <= 0:
-            return f"expected a positive cap, got {options['cap']}"
-        return super().unsupported(options=options, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        if (cap := setting.options["cap"]) <= 0:
+            return f"expected a positive cap, got {cap}"
+        return super().unsupported(setting)
 
     def score(self, s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.cap * (s / self.cap).tanh()

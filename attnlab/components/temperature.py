@@ -13,15 +13,12 @@ Cost: O(t dim); h parameters.
 Glossary: ``log`` log tau_h.
 """
 
-from collections.abc import Mapping
 from math import log, sqrt
-from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import Component, ComponentConfig, Setting
 
 
 class Temperature(Component):
@@ -42,10 +39,10 @@ class Temperature(Component):
         self.log = nn.Parameter(torch.full((config.heads, 1, 1), log(value)), requires_grad=learned)
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
-        if options["value"] <= 0:
-            return f"expected a positive value, got {options['value']}"
-        return super().unsupported(options=options, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        if (value := setting.options["value"]) <= 0:
+            return f"expected a positive value, got {value}"
+        return super().unsupported(setting)
 
     def scale(self) -> Tensor:
         return self.factor * (-self.log).exp()

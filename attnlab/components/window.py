@@ -11,13 +11,9 @@ Cost: time O(t w dim) with backend ``blocked``, O(t s dim) with the others; no p
 Glossary: ``size`` w.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from torch import Tensor
 
-from attnlab.components.base import Component, ComponentConfig
+from attnlab.components.base import Component, ComponentConfig, Setting
 
 
 class Window(Component):
@@ -33,10 +29,10 @@ class Window(Component):
         self.window: int = size
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
-        if options["size"] < 1:
-            return f"expected a size of at least 1, got {options['size']}"
-        return super().unsupported(options=options, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        if (size := setting.options["size"]) < 1:
+            return f"expected a size of at least 1, got {size}"
+        return super().unsupported(setting)
 
     def visible(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return (i - j).abs() < self.window

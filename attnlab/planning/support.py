@@ -3,8 +3,8 @@
 The rules on the components of a variant are on the places that they change, each other, the backend and the model.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from attnlab._util.packages import missing
 from attnlab._util.raise_site import describe_error
@@ -24,6 +24,7 @@ from attnlab.nn.attention import unsupported as unsupported_backend
 from attnlab.registry import with_defaults
 from attnlab.tasks import Task
 from attnlab.training import device, distributed, optim
+from attnlab.variants import Setting
 from attnlab.variants.base import signature_mistake
 
 NamedComponent: TypeAlias = tuple[Named, type[Component]]
@@ -99,17 +100,27 @@ def _places(config: RunConfig, part: Part, component: NamedComponent) -> str | N
 def _declared(config: RunConfig, part: Part, component: NamedComponent) -> str | None:
     """Require what the component declares: its roles, memory, compilation, and its options."""
     named, cls = component
-    heads = part.heads(config)
-    return cls.unsupported(
+    return cls.unsupported(_setting(config, part, with_defaults(cls, named.options)))
+
+
+def _setting(config: RunConfig, part: Part, options: Mapping[str, Any]) -> Setting:
+    """Return how a part uses its variant, or a component of it, with these options."""
+    model, heads = config.model, part.heads(config)
+    return Setting(
         role=part.role,
         hook=part.position_class.hook,
-        memory=config.model.mem_len > 0,
+        memory=model.mem_len > 0,
         backend=part.backend(config),
-        dim=config.model.dim,
+        dim=model.dim,
         heads=heads,
-        head_dim=part.variant_class.head_dim(config.model.dim, heads),
+        options=options,
+        head_dim=part.variant_class.head_dim(model.dim, heads),
+        device=config.machine.device,
+        precision=config.train.precision,
+        attention_dropout=model.attention_dropout,
+        attention_bias=model.attention_bias,
+        initialization=model.initialization,
         compile=config.train.compile,
-        options=with_defaults(cls, named.options),
     )
 
 
@@ -199,19 +210,7 @@ def _variant(config: RunConfig, task: Task, part: Part) -> str | None:
     """Require that the variant supports its role, the hook of the position scheme, the backend and the model."""
     variant = part.variant_class
     reason = signature_mistake(variant) or variant.unsupported(
-        role=part.role,
-        hook=part.position_class.hook,
-        memory=config.model.mem_len > 0,
-        backend=part.backend(config),
-        dim=config.model.dim,
-        heads=part.heads(config),
-        device=config.machine.device,
-        precision=config.train.precision,
-        attention_dropout=config.model.attention_dropout,
-        attention_bias=config.model.attention_bias,
-        initialization=config.model.initialization,
-        compile=config.train.compile,
-        options=with_defaults(variant, part.variant.options),
+        _setting(config, part, with_defaults(variant, part.variant.options))
     )
     if reason and part.entry is not None and part.position_class.hook not in (*variant.hooks, "none"):
         reason += f"; an entry can have its own: {{name: {part.variant.name}, position: none}}"

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from attnlab.components import Component, ComponentConfig
@@ -10,7 +10,7 @@ from attnlab.components.base import exclusive_pair, missing_places, without_plac
 from attnlab.errors import UserError
 from attnlab.nn.attention import BACKENDS, FUNCTION_BACKENDS
 from attnlab.registry import COMPONENTS, check_options, with_defaults
-from attnlab.variants import Variant
+from attnlab.variants import Setting, Variant
 
 V = TypeVar("V")
 
@@ -77,9 +77,9 @@ def compose(variant: type[Variant], components: Sequence[ComponentSpec]) -> type
         residual_projections = () if removed else variant.residual_projections
 
         @classmethod
-        def unsupported(cls, **config: Any) -> str | None:
-            reason = variant.unsupported.__func__(cls, **config)  # type: ignore[attr-defined]
-            return reason or _unsupported(cls, components, **config)
+        def unsupported(cls, setting: Setting) -> str | None:
+            reason = variant.unsupported.__func__(cls, setting)  # type: ignore[attr-defined]
+            return reason or _unsupported(cls, components, setting)
 
     setattr(sys.modules[__name__], name, Composed)  # where pickle looks for it
     Composed.__name__ = Composed.__qualname__ = name
@@ -113,13 +113,11 @@ def conflict(variant: type[Variant], components: Sequence[ComponentSpec]) -> str
     return None if pair is None else f"{pair[0]} and {pair[1]} both replace {pair[2]}"
 
 
-def _unsupported(variant: type[Variant], components: Sequence[ComponentSpec], **config: Any) -> str | None:
+def _unsupported(variant: type[Variant], components: Sequence[ComponentSpec], setting: Setting) -> str | None:
     """Return the first reason why a component does not support a configuration of its variant, or None."""
-    keys = ("role", "hook", "memory", "backend", "dim", "heads", "compile")
-    settings = {key: config[key] for key in keys if key in config}
-    settings["head_dim"] = variant.head_dim(config["dim"], config["heads"])
+    head_dim = variant.head_dim(setting.dim, setting.heads)
     for spec in components:
         options = with_defaults(spec.cls, dict(spec.options))
-        if reason := spec.cls.unsupported(**settings, options=options):
+        if reason := spec.cls.unsupported(replace(setting, head_dim=head_dim, options=options)):
             return f"{spec.name}: {reason}"
     return None

@@ -10,6 +10,6 @@ Examples:
     torch.Size([2, 7, 12])
 """
 
-from attnlab.variants.base import BACKENDS, ROLES, AttentionConfig, Projections, Variant, merge_heads, split_heads
+from attnlab.variants.base import BACKENDS, ROLES, AttentionConfig, Projections, Setting, Variant, merge_heads, split_heads
 
-__all__ = ["BACKENDS", "ROLES", "AttentionConfig", "Projections", "Variant", "merge_heads", "split_heads"]
+__all__ = ["BACKENDS", "ROLES", "AttentionConfig", "Projections", "Setting", "Variant", "merge_heads", "split_heads"]

@@ -24,12 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
-from attnlab.components import ATTEND_PLACES, Component, Components
+from attnlab.components import ATTEND_PLACES, Component, Components, Setting
 from attnlab.nn import processor
 from attnlab.nn.attention import BACKENDS, AttentionMask, attend
 from attnlab.nn.cache import Cache, KeyValueCache
@@ -206,72 +205,40 @@ class Variant(nn.Module):
         return {}
 
     @classmethod
-    def unsupported(
-        cls,
-        *,
-        role: str,
-        hook: str,
-        memory: bool,
-        backend: str,
-        dim: int,
-        heads: int,
-        device: str = "cpu",
-        precision: str = "fp32",
-        attention_dropout: float = 0.0,
-        attention_bias: bool | str = False,
-        initialization: str = "default",
-        compile: bool = False,
-        options: Mapping[str, Any] = MappingProxyType({}),
-    ) -> str | None:
-        """Return the reason why this variant does not support a configuration, or None. The plan calls it for every cell.
+    def unsupported(cls, setting: Setting) -> str | None:
+        """Return the reason why this variant does not support a setting, or None. The plan calls it for every cell.
 
-        An override that adds a requirement should take the arguments it needs, pass all of them on and end with
-        ``return super().unsupported(...)``::
+        An override that adds a requirement should end with ``return super().unsupported(setting)``::
 
             @classmethod
-            def unsupported(cls, *, heads, options, **config):
-                if heads % options["groups"]:
-                    return f"requires groups that divide {heads} heads, got {options['groups']}"
-                return super().unsupported(heads=heads, options=options, **config)
-
-        Args:
-            role: one of ``ROLES``.
-            hook: the hook of the position scheme: ``none``, ``embed``, ``rotate`` or ``bias``.
-            memory: whether keys and values include the memory of earlier segments (``model.mem_len``).
-            backend: one of ``attnlab.nn.attention.BACKENDS``; ``auto`` is already resolved.
-            dim: model width.
-            heads: number of heads.
-            device: ``cpu``, ``cuda`` or ``cuda:N``.
-            precision: ``fp32``, ``bf16`` or ``fp16``.
-            attention_dropout: probability of dropping an attention weight in training.
-            attention_bias: whether the projections have biases; ``out``: the residual projections alone.
-            initialization: ``default`` or ``gpt2``.
-            compile: whether the model runs under ``torch.compile``.
-            options: every option of the constructor with its value, defaults included.
+            def unsupported(cls, setting):
+                if setting.heads % setting.options["groups"]:
+                    return f"requires groups that divide {setting.heads} heads, got {setting.options['groups']}"
+                return super().unsupported(setting)
         """
-        if role not in cls.roles:
-            return f"does not support the role {role} (supports {_listed(cls.roles)})"
-        if hook != "none" and hook not in cls.hooks:
-            return f"does not support a position scheme that acts by '{hook}' (supports {_listed(cls.hooks)})"
-        if memory and not cls.supports_memory:
+        if setting.role not in cls.roles:
+            return f"does not support the role {setting.role} (supports {_listed(cls.roles)})"
+        if setting.hook != "none" and setting.hook not in cls.hooks:
+            return f"does not support a position scheme that acts by '{setting.hook}' (supports {_listed(cls.hooks)})"
+        if setting.memory and not cls.supports_memory:
             return "does not support memory (model.mem_len)"
-        if memory and hook == "embed":
+        if setting.memory and setting.hook == "embed":
             return "absolute positions combined with memory (model.mem_len) would give one position two meanings"
-        if backend not in cls.backends:
-            return f"does not support the backend {backend} (supports {', '.join(cls.backends)})"
-        if dim % heads:
-            return f"model.dim {dim} is not divisible by {heads} heads"
-        if attention_dropout and not cls.has_attention_dropout:
+        if setting.backend not in cls.backends:
+            return f"does not support the backend {setting.backend} (supports {', '.join(cls.backends)})"
+        if setting.dim % setting.heads:
+            return f"model.dim {setting.dim} is not divisible by {setting.heads} heads"
+        if setting.attention_dropout and not cls.has_attention_dropout:
             return "has no attention weights to drop (model.attention_dropout)"
-        if attention_bias == "out" and not cls.residual_projections:
+        if setting.attention_bias == "out" and not cls.residual_projections:
             return "has no residual_projections, to which model.attention_bias: out adds a bias"
-        if attention_bias is True and not cls.supports_attention_bias:
+        if setting.attention_bias is True and not cls.supports_attention_bias:
             return "does not support biases in its projections (model.attention_bias)"
-        if initialization == "gpt2" and cls.residual_projections is None:
+        if setting.initialization == "gpt2" and cls.residual_projections is None:
             return "declares no residual_projections, which model.initialization: gpt2 scales"
-        if compile and not cls.supports_compile:
+        if setting.compile and not cls.supports_compile:
             return "does not support torch.compile (train.compile)"
-        if precision in processor.DTYPES and device == "cpu":
+        if (precision := setting.precision) in processor.DTYPES and setting.device == "cpu":
             layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_half(layer, precision)]
             if layers:
                 return f"this processor has no {precision} kernel for {', '.join(layers)}: use train.precision: fp32"

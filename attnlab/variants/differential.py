@@ -19,7 +19,6 @@ and lambda_q2, lambda_k1 and lambda_k2 stacked; ``norm`` RMSNorm; ``out`` W_O.
 """
 
 from math import exp
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 from attnlab.errors import UserError
 from attnlab.nn.cache import Cache, SequenceCache
 from attnlab.nn.layers import Projections, merge_heads
-from attnlab.variants.base import AttentionConfig, Variant
+from attnlab.variants.base import AttentionConfig, Setting, Variant
 
 EPS = 1e-5  # added to the mean square of a head
 
@@ -67,10 +66,10 @@ class Differential(Variant):
         return dim // heads // 2
 
     @classmethod
-    def unsupported(cls, *, dim: int, heads: int, **config: Any) -> str | None:
-        if dim % heads == 0 and dim // heads % 2:
-            return f"requires a head width that is even, got {dim // heads}: a head has two queries of half of it"
-        return super().unsupported(dim=dim, heads=heads, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        if setting.dim % setting.heads == 0 and (width := setting.dim // setting.heads) % 2:
+            return f"requires a head width that is even, got {width}: a head has two queries of half of it"
+        return super().unsupported(setting)
 
     def new_cache(self) -> Cache:
         return SequenceCache()

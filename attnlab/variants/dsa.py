@@ -27,10 +27,6 @@ Glossary: ``project`` W_Q, W_K, W_V; ``indexer`` has ``query`` q^I, ``key`` k^I 
 n_I; ``index_dim`` d_I; ``out`` W_O.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -40,7 +36,7 @@ from attnlab.nn.functions import with_gradient_of
 from attnlab.nn.layers import Projections, merge_heads, split_heads
 from attnlab.positions import PositionConfig
 from attnlab.positions.rotary import Rotary
-from attnlab.variants.base import AttentionConfig, Variant
+from attnlab.variants.base import AttentionConfig, Setting, Variant
 
 
 class Dsa(Variant):
@@ -77,11 +73,12 @@ class Dsa(Variant):
         return self.count
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+    def unsupported(cls, setting: Setting) -> str | None:
+        options = setting.options
         least = min(options.get(name, 2) for name in ("count", "index_heads", "index_dim"))
         if least < 1 or options.get("index_dim", 2) % 2:
             return f"expected a count and index_heads of at least 1 and an even index_dim, got {dict(options)}"
-        return super().unsupported(options=options, **config)
+        return super().unsupported(setting)
 
     def new_cache(self) -> Cache:
         return _IndexCache()

@@ -27,10 +27,6 @@ values, as ``dense``, and c - 1 inputs of the convolution.
 Glossary: ``project`` W_Q, W_K, W_V; ``turn`` W_1, then W_2; ``convolution`` u; ``beta`` W_beta and b_beta; ``out`` W_O.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,7 +36,7 @@ from attnlab.nn.cache import KeyValueCache
 from attnlab.nn.layers import Projections, merge_heads, split_heads
 from attnlab.nn.linear_attention import without_autocast
 from attnlab.nn.shift import ShortConvolution
-from attnlab.variants.base import AttentionConfig, Variant
+from attnlab.variants.base import AttentionConfig, Setting, Variant
 from attnlab.variants.delta import unit_length
 
 BLOCK = 64  # keys
@@ -75,10 +71,11 @@ class Path(Variant):
         self.out = nn.Linear(dim, dim, bias=config.bias)
 
     @classmethod
-    def unsupported(cls, *, options: Mapping[str, Any] = MappingProxyType({}), **config: Any) -> str | None:
+    def unsupported(cls, setting: Setting) -> str | None:
+        options = setting.options
         if options.get("rank", 1) < 1 or options.get("short_conv", 0) < 0:
             return f"expected a rank of at least 1 and a short_conv of at least 0, got {dict(options)}"
-        return super().unsupported(options=options, **config)
+        return super().unsupported(setting)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

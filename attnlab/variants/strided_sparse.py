@@ -27,7 +27,7 @@ from torch import Tensor
 
 from attnlab.errors import UserError
 from attnlab.nn.sparse import merge_grid, sliding_window_attention, strided_attention
-from attnlab.variants.base import AttentionConfig
+from attnlab.variants.base import AttentionConfig, Setting
 from attnlab.variants.dense import Dense
 
 
@@ -70,10 +70,10 @@ class StridedSparse(Dense):
         return {"stride": max(2, isqrt(length))}
 
     @classmethod
-    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
-        if heads < 2:
+    def unsupported(cls, setting: Setting) -> str | None:
+        if setting.heads < 2:
             return "requires at least two heads: half of them local, half strided"
-        return super().unsupported(heads=heads, **config)
+        return super().unsupported(setting)
 
     def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.project(x, context)

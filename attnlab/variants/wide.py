@@ -10,8 +10,9 @@ Cost: h times as much as ``dense``: time O(h t s dim), and 4 h dim^2 parameters.
 Glossary: ``project`` W_Q, W_K, W_V stacked; ``out`` W_O.
 """
 
-from typing import Any
+from dataclasses import replace
 
+from attnlab.variants.base import Setting
 from attnlab.variants.dense import Dense
 
 
@@ -30,5 +31,5 @@ class Wide(Dense):
         return heads * dim
 
     @classmethod
-    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
-        return super().unsupported(heads=1, **config)  # the heads need not divide the width
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, heads=1))  # the heads need not divide the width

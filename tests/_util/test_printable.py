@@ -54,7 +54,7 @@ def test_log_lines_and_the_display_are_escaped(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_plan_of_a_hostile_study_prints_no_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The reason of a refusal is a text of the user's code; YAML itself admits no control characters, but overrides."""
-    refusing = '    @classmethod\n    def unsupported(cls, **config):\n        return "\\x1b[2J \\u202e"\n'
+    refusing = '    @classmethod\n    def unsupported(cls, setting):\n        return "\\x1b[2J \\u202e"\n'
     write(tmp_path, COSINE.replace('@register_variant("NAME")\n', "") + refusing, name="mine.py")
     text = STUDY.replace("no_wo", "mine.py:Cosine, no_wo").replace("baseline: {variant: dense}\n", "")
     text = text.replace("seeds:", 'skip:\n  - {where: {variant: no_wo}, because: "\\u202eseen"}\nseeds:')

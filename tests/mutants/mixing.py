@@ -1,12 +1,12 @@
 """Mutants with a mistake in shapes, roles, causality, padding or order."""
 
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.variants import AttentionConfig
+from attnlab.variants import AttentionConfig, Setting
 from attnlab.variants.dense import Dense
 from attnlab.variants.none import NoMixing
 from tests.mutants.base import Bare, ByHand, Causal, Plain
@@ -31,16 +31,16 @@ class AnyWidth(Dense):
     """Overrides ``unsupported()`` without checking the width."""
 
     @classmethod
-    def unsupported(cls, *, dim: int, heads: int, **config: Any) -> str | None:
-        return super().unsupported(dim=heads, heads=heads, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, dim=setting.heads))
 
 
 class AnyRole(Causal):
     """Does not refuse the roles that it does not declare."""
 
     @classmethod
-    def unsupported(cls, *, role: str, **config: Any) -> str | None:
-        return super().unsupported(role="causal", **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, role="causal"))
 
 
 class LeaksValue(Bare):

@@ -1,13 +1,14 @@
 """Mutants with a mistake in gradients, backends, dropout, cost or the module lifecycle."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.variants import AttentionConfig
+from attnlab.variants import AttentionConfig, Setting
 from attnlab.variants.dense import Dense
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import ByHand, Plain
@@ -106,8 +107,8 @@ class AnyBackend(Plain):
     backends = ("reference",)
 
     @classmethod
-    def unsupported(cls, *, backend: str, **config: Any) -> str | None:
-        return super().unsupported(backend="reference", **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, backend="reference"))
 
 
 class SavesSquare(StridedSparse):

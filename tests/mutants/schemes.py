@@ -1,5 +1,6 @@
 """Mutants with a mistake in position schemes, hooks or memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from attnlab.nn.layers import causal_mask
 from attnlab.positions.alibi import Alibi
 from attnlab.positions.relative import Relative
-from attnlab.variants import AttentionConfig
+from attnlab.variants import AttentionConfig, Setting
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import ByHand, Hooked, Plain
@@ -135,8 +136,8 @@ class AnyHook(Plain):
     hooks = frozenset({"embed"})
 
     @classmethod
-    def unsupported(cls, *, hook: str, **config: Any) -> str | None:
-        return super().unsupported(hook="none", **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, hook="none"))
 
 
 class TopLeft(ByHand):
@@ -161,8 +162,8 @@ class AnyMemory(Plain):
     """Does not declare memory and does not refuse it."""
 
     @classmethod
-    def unsupported(cls, *, memory: bool, **config: Any) -> str | None:
-        return super().unsupported(memory=False, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return super().unsupported(replace(setting, memory=False))
 
 
 class KeepsMemoryAttached:

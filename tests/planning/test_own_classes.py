@@ -163,7 +163,7 @@ def test_a_class_without_the_decorator_is_named(tmp_path: Path) -> None:
 def test_an_error_of_unsupported_refuses_its_cell(tmp_path: Path) -> None:
     lab = LAB.replace(
         "    backends = BACKENDS\n",
-        "    backends = BACKENDS\n\n    @classmethod\n    def unsupported(cls, **config):\n        return config['widht']\n",
+        "    backends = BACKENDS\n\n    @classmethod\n    def unsupported(cls, setting):\n        return setting.widht\n",
     )
     dense, mine = refusals(plan(write(tmp_path, lab=lab)))
     assert dense is None and mine is not None and f"(lab.py:{line_of(tmp_path, 'widht')})" in mine
@@ -171,10 +171,10 @@ def test_an_error_of_unsupported_refuses_its_cell(tmp_path: Path) -> None:
 
 GROUPS = """
     @classmethod
-    def unsupported(cls, *, heads, options, **config):
-        if heads % options["power"]:
-            return f"requires a power that divides {heads} heads, got {options['power']}"
-        return super().unsupported(heads=heads, options=options, **config)
+    def unsupported(cls, setting):
+        if setting.heads % setting.options["power"]:
+            return f"requires a power that divides {setting.heads} heads, got {setting.options['power']}"
+        return super().unsupported(setting)
 """
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +23,7 @@ from attnlab.testing.checks.backends import _relative_error
 from attnlab.testing.checks.result import Failure
 from attnlab.testing.checks.target import CheckTarget
 from attnlab.testing.contract import STATUSES
-from attnlab.variants import ROLES, AttentionConfig, Projections, Variant, merge_heads
+from attnlab.variants import ROLES, AttentionConfig, Projections, Setting, Variant, merge_heads
 from attnlab.variants.dense import Dense
 from tests.mutants.base import ByHand
 from tests.support.paths import ROOT
@@ -409,8 +408,8 @@ class NeedsEvenHeads(ByHand):
     """Supports an even number of heads only."""
 
     @classmethod
-    def unsupported(cls, *, heads: int, **config: Any) -> str | None:
-        return "it pairs its heads" if heads % 2 else super().unsupported(heads=heads, **config)
+    def unsupported(cls, setting: Setting) -> str | None:
+        return "it pairs its heads" if setting.heads % 2 else super().unsupported(setting)
 
 
 def test_the_first_supported_shape_is_used() -> None:

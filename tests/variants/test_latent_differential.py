@@ -1,6 +1,7 @@
 """Differential and latent attention against their papers, in output and in every gradient."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import exp, log
 from typing import Any
 
@@ -15,7 +16,7 @@ from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.positions import PositionConfig
 from attnlab.positions.rotary import Rotary
 from attnlab.registry import VARIANTS
-from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants import AttentionConfig, Setting, Variant
 from attnlab.variants.differential import Differential
 from tests.models.test_decoding import Pairs, configuration
 from tests.oracles import positions
@@ -214,6 +215,6 @@ def test_unsupported_options_yield_a_one_line_error(name: str, options: dict[str
 
 
 def test_an_odd_head_width_is_refused_for_two_queries_in_a_head() -> None:
-    config = {"role": "causal", "hook": "none", "memory": False, "backend": "reference", "heads": 2}
-    assert "even" in (Differential.unsupported(dim=10, **config) or "")
-    assert Differential.unsupported(dim=12, **config) is None
+    setting = Setting("causal", hook="none", memory=False, backend="reference", dim=10, heads=2)
+    assert "even" in (Differential.unsupported(setting) or "")
+    assert Differential.unsupported(replace(setting, dim=12)) is None

@@ -7,7 +7,7 @@ from torch import Tensor
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.registry import VARIANTS
-from attnlab.variants import AttentionConfig
+from attnlab.variants import AttentionConfig, Setting
 from attnlab.variants.gru import Gru
 from tests.oracles import recurrent
 from tests.oracles.recurrent import convolved
@@ -73,8 +73,8 @@ def test_a_recurrence_skips_padding_in_the_middle(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gru", "lstm", "convolution"])
 def test_bf16_autocast_stays_near_float32(name: str) -> None:
-    config = {"role": "bidirectional", "hook": "none", "memory": False, "backend": "reference", "dim": 8, "heads": 1}
-    reason = VARIANTS.get(name).unsupported(**config, precision="bf16", device="cpu")
+    setting = Setting("bidirectional", hook="none", memory=False, backend="reference", dim=8, heads=1, precision="bf16")
+    reason = VARIANTS.get(name).unsupported(setting)
     if reason:
         pytest.skip(f"{name}: {reason}")
     variant = make(name, role="bidirectional").float()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attnlab.errors import UserError, nearest, one_line
 from attnlab.extras.adapters.base import Adapted, public
-from attnlab.variants import AttentionConfig, Variant
+from attnlab.variants import AttentionConfig, Setting, Variant
 
 PACKAGE = "transformers"
 IMPLEMENTATIONS = ("eager", "sdpa")
@@ -60,12 +60,13 @@ def huggingface_attention(name: str, options: dict[str, Any]) -> type[Variant]:
             self.rotary = None if rotary_class is None else rotary_class(self.config)
 
         @classmethod
-        def unsupported(cls, *, dim: int, heads: int, **config: Any) -> str | None:
+        def unsupported(cls, setting: Setting) -> str | None:
+            dim, heads = setting.dim, setting.heads
             if rotary_class is not None and dim // heads % 2:
                 return f"rotary positions require an even width of a head, got {dim // heads}"
             if heads % (shared := options.get("num_key_value_heads") or 1):
                 return f"num_key_value_heads {shared} does not divide {heads} heads"
-            return super().unsupported(dim=dim, heads=heads, **config)
+            return super().unsupported(setting)
 
         def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
             x = x.contiguous()  # as behind the norm of a block: some classes call view()

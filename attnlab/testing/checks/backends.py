@@ -145,7 +145,7 @@ def refused(target: CheckTarget) -> str:
         if not target.variant_unsupported(backend=name):
             raise Failure(
                 f"backend {name} is not among backends, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, or declare the backend.",
+                "End your override of unsupported() with `return super().unsupported(setting)`, or declare the backend.",
             )
     return f"refused: {', '.join(missing)}" if missing else "every backend is declared"
 

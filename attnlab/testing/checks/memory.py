@@ -183,14 +183,14 @@ def refused(target: CheckTarget) -> str:
         if not target.variant_unsupported(memory=True, hook="none"):
             raise Failure(
                 "memory is not declared, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, or support `context` and set "
+                "End your override of unsupported() with `return super().unsupported(setting)`, or support `context` and set "
                 "`supports_memory = True`.",
             )
         return "refused: memory"
     if not target.variant_unsupported(memory=True, hook="embed"):
         raise Failure(
             "memory with absolute positions is not refused, although positions of memory and input would coincide",
-            "End your override of unsupported() with `return super().unsupported(...)`.",
+            "End your override of unsupported() with `return super().unsupported(setting)`.",
         )
     return "refused: memory with absolute positions"
 

@@ -153,7 +153,7 @@ def refused(target: CheckTarget) -> str:
         if hook not in target.variant.hooks and not reason:
             raise Failure(
                 f"hook '{hook}' is not among hooks, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, or apply the hook and declare it.",
+                "End your override of unsupported() with `return super().unsupported(setting)`, or declare the hook.",
             )
         if hook in target.variant.hooks and reason:
             raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Remove '{hook}' from `hooks`.")

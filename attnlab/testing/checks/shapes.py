@@ -112,7 +112,7 @@ def width(target: CheckTarget) -> str:
     except Exception as error:  # any exception with such a width is a failure of this check
         raise Failure(
             f"{case}: not refused, but raises {type(error).__name__}: {str(error)[:90]}",
-            "unsupported() must return a reason: end your override with `return super().unsupported(...)`, or remove it.",
+            "unsupported() must return a reason: end your override with `return super().unsupported(setting)`, or remove it.",
         ) from error
     _check_output(x, y, case=case)
     return f"width {odd.dim} works with {heads} heads"
@@ -125,7 +125,7 @@ def roles(target: CheckTarget) -> str:
         if not target.variant_unsupported(role=role):
             raise Failure(
                 f"role {role} is not among roles, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(...)`, or add the role to `roles`.",
+                "End your override of unsupported() with `return super().unsupported(setting)`, or add the role to `roles`.",
             )
     unknown = [role for role in target.variant.roles if role not in ROLES]
     if unknown:

@@ -17,7 +17,7 @@ from attnlab.registry import POSITIONS, check_options, with_defaults
 from attnlab.testing.checks.result import Failure, NotDeclared, Unsupported
 from attnlab.testing.checks.sizes import DRAWS, Sizes, draw_heads, draw_sizes
 from attnlab.testing.composition import build_components
-from attnlab.variants import ROLES, AttentionConfig, Variant
+from attnlab.variants import ROLES, AttentionConfig, Setting, Variant
 
 BATCH, LENGTH = Sizes().batch, Sizes().length
 VOCABULARY = 8  # of the tokens that components read
@@ -163,7 +163,7 @@ class CheckTarget:
             "heads": self.heads,
             "options": with_defaults(self.variant, {**self.variant.recommended_options(self.sizes.length), **self.options}),
         }
-        return self.variant.unsupported(**{**config, **changes})
+        return self.variant.unsupported(Setting(**{**config, **changes}))
 
     def position_config(self, role: str, *, length: int = 0, heads: int | None = None) -> PositionConfig:
         """Return the configuration of the position scheme, for all positions of the checks and of the study, at least 300."""
