@@ -22,6 +22,7 @@ from attnlab.tracking.looks import read_looks
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tags import to_yaml
 from attnlab.tracking.transfer import hide_incomplete
+from attnlab.training import weights
 from tests.study.test_looks import spec_of
 from tests.study.test_study import QUIET, study
 
@@ -127,6 +128,19 @@ def test_bundles_of_other_questions_are_refused(person: Person, tmp_path: Path) 
     with pytest.raises(UserError, match=r"expected bundles of one study, got 'small' \(.*anne.zip\) and 'other'"):
         merge([anne, tmp_path / "other.zip"], root=tmp_path / "merged")
     assert not (tmp_path / "merged/mlflow.db").exists()
+
+
+def test_models_travel_when_the_bundle_was_asked_to_carry_them(person: Person, tmp_path: Path) -> None:
+    person("anne", "0-0")
+    for n, folder in enumerate(load_runs("small", tmp_path / "anne/runs")["folder"]):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name in weights.FILES:
+            Path(folder, name).write_bytes(f"{name} {n}".encode())
+    assert not write_bundle("small", "bare.zip").models
+    write_bundle("small", "whole.zip", with_weights=True)
+    merge(["whole.zip"], root=tmp_path / "merged")
+    for n, folder in enumerate(load_runs("small", tmp_path / "merged")["folder"]):
+        assert [Path(folder, name).read_bytes().decode() for name in weights.FILES] == [f"{name} {n}" for name in weights.FILES]
 
 
 def test_another_configuration_is_named(person: Person, tmp_path: Path) -> None:

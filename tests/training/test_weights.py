@@ -124,5 +124,5 @@ def test_a_model_that_cannot_be_saved_is_refused_before_training(tmp_path: Path,
 
 def test_training_leaves_a_model_without_pickles(tmp_path: Path) -> None:
     train(tiny(train__steps=1, evaluate__test=False), folder=tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors", "result.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors", "result.json", "task.json"]
     assert json.loads((tmp_path / "config.json").read_text())["train"]["steps"] == 1

@@ -22,7 +22,7 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -35,9 +35,11 @@ from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import file_digest
 from attnlab.tracking.calls import read_calls
+from attnlab.tracking.client import runs_folder
 from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
+from attnlab.training import weights
 
-MANIFEST = "bundle.json"
+MANIFEST, MODELS = "bundle.json", "models"
 FORMAT = 1
 MAX_FILES = 100_000
 MAX_UNPACKED = 4 << 30  # bytes
@@ -53,20 +55,25 @@ class Bundle:
     Attributes:
         digest: of its content; a bundle with another content has another one.
         record: of the study.
+        models: the files of trained models, by their paths in the runs folder.
     """
 
     path: Path
     digest: str
     record: StudyRecord
+    models: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path | None = None) -> Bundle:
+def write_bundle(
+    study: str, path: str | Path | None = None, *, root: str | Path | None = None, with_weights: bool = False
+) -> Bundle:
     """Write the record of a study to one file.
 
     Args:
         study: the study's name.
         path: of the bundle; default `STUDY.zip` in the working directory. An earlier file is replaced.
         root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
+        with_weights: pack the trained models, too.
 
     Raises:
         UserError: the study does not exist or has no run that has ended; a file that its runs depend on is gone, or was
@@ -84,8 +91,10 @@ def write_bundle(study: str, path: str | Path | None = None, *, root: str | Path
         files[f"{folder}/run.json"] = _run_json(run)
         files |= {f"{folder}/files/{name}": content for name, content in run.files.items()}
     files |= dict(_code(record))
+    models = dict(_models(record, runs_folder(root))) if with_weights else {}
+    files |= {f"{MODELS}/{name}": content for name, content in models.items()}
     path = Path(path or f"{study}.zip")
-    return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record)
+    return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record, models)
 
 
 def read_bundle(path: str | Path) -> Bundle:
@@ -105,7 +114,8 @@ def read_bundle(path: str | Path) -> Bundle:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
     require_storable(record, str(path))
-    return Bundle(Path(path), archive.digest, record)
+    models = {name: content for name, content in _under(MODELS, archive.files).items() if Path(name).name in weights.FILES}
+    return Bundle(Path(path), archive.digest, record, models)
 
 
 def _run_json(run: RunRecord) -> bytes:
@@ -142,6 +152,13 @@ def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
             message = f"expected {name} as the runs of {record.name} used it, in the working directory"
             raise UserError(f"{message}: call this in the folder of the study")
         yield from _files_of(path, digest)
+
+
+def _models(record: StudyRecord, root: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the runs folder and the content of each file of the trained models of a study."""
+    for folder in dict.fromkeys(run.tags["attnlab.folder"] for run in record.runs if run.is_current):
+        if weights.exist(root / folder):
+            yield from ((f"{folder}/{name}", (root / folder / name).read_bytes()) for name in weights.FILES)
 
 
 def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:

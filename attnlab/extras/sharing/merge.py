@@ -73,6 +73,10 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     folder = runs_folder(root)
     with study_lock(folder, first.name):
         write_study_record(record, folder)
+        models = {name: content for bundle in reversed(bundles) for name, content in bundle.models.items()}
+        for name, content in models.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
     current = [run for run in runs if run.is_current]
     return Merged(first.name, bundles, len(current), sorted({int(run.tags["attnlab.seed"]) for run in current}), repeated)
 
