@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import nan
@@ -15,7 +14,6 @@ from torch import Tensor, full, stack
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlab._util.files import describe_error
-from attnlab._util.machine import available_memory
 from attnlab._util.packages import require
 from attnlab._util.rng import derive_seed
 from attnlab.config.run import PARTS, RunConfig
@@ -36,8 +34,6 @@ from attnlab.training.evaluate import longest_positions
 from attnlab.variants import Variant
 
 ROWS = 64  # texts that are classified at a time
-MOST_BLOCKS = 1_000  # of a model with fewer tensors than blocks
-TABLE_COPIES = 4  # of a table while it is computed, in float64
 Input: TypeAlias = "str | Sequence[int] | Tensor"
 
 
@@ -201,28 +197,11 @@ def load_model(
     task = TASKS.get(config.task.name).from_kept(kept, config.task.options)
     require(f"task {config.task.label}", *task.packages)
     try:
-        if config.model.depth > max(MOST_BLOCKS, len(state)):  # without memory, too, each block takes time to build
-            raise ValueError(f"expected weights of {config.model.depth:,} blocks, got {len(state)} tensors")
-        with suppress(NotImplementedError), torch.device("meta"):  # a configuration may describe a model of any size
-            planned = build(config, task)
-            weights.require_shapes(planned, state)
-            _require_room(planned)
         model = build(config, task)
         weights.load_into(model, state)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"the weights in {folder} do not fit their configuration: {describe_error(error)}") from error
     return TrainedModel(name, config, task, model.eval().to(device), torch.device(device))
-
-
-def _require_room(model: Model) -> None:
-    """Raise `ValueError` when the tensors of a model do not fit into memory: tables grow with the task's length."""
-    tables = sum(buffer.nbytes for buffer in model.buffers())
-    needed = sum(parameter.nbytes for parameter in model.parameters()) + TABLE_COPIES * tables
-    available = available_memory()
-    if available is not None and needed > available:
-        raise ValueError(
-            f"expected a model that fits into memory, got one of {needed / 1e9:,.0f} GB ({available / 1e9:,.0f} free)"
-        )
 
 
 def _device(config: RunConfig) -> str:

@@ -143,27 +143,9 @@ def load_into(model: nn.Module, state: State) -> None:
         if names:
             raise ValueError(f"it {verb} {min(names)}")
     for name, tensor in state.items():
-        _require_shape(name, tensor, own[name])
+        if tensor.shape != own[name].shape:
+            raise ValueError(f"expected {name} of shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}")
     model.load_state_dict(state, strict=False)  # aliases are missing
-
-
-def require_shapes(model: nn.Module, state: State) -> None:
-    """Compare weights with a model, which may have no memory (the device ``meta``).
-
-    Raises:
-        ValueError: a shape differs, or a parameter is missing that cannot share the memory of another one of its shape.
-    """
-    shapes = {tensor.shape for tensor in state.values()}
-    for name, tensor in model.state_dict().items():
-        if name in state:
-            _require_shape(name, state[name], tensor)
-        elif tensor.shape not in shapes and tensor.numel():
-            raise ValueError(f"it lacks {name}")
-
-
-def _require_shape(name: str, tensor: Tensor, expected: Tensor) -> None:
-    if tensor.shape != expected.shape:
-        raise ValueError(f"expected {name} of shape {tuple(expected.shape)}, got {tuple(tensor.shape)}")
 
 
 def distinct_tensors(model: nn.Module) -> State:

@@ -1,6 +1,5 @@
 """Tests of trained models: finding one, applying it to input, sampling text from it, and errors."""
 
-import json
 import math
 import os
 import re
@@ -93,48 +92,6 @@ def test_a_model_file_of_another_program_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape(str(tmp_path))) as raised:
         generation.generate(str(tmp_path), length=1)
     assert "\n" not in str(raised.value) and not (tmp_path / "it_was_run").exists()
-
-
-@pytest.mark.parametrize(
-    ("tensors", "change", "message", "built"),
-    [
-        ("all", {"dim": 12 * 1024}, "expected .* of shape", ["meta"]),
-        ("none", {"dim": 12 * 1024}, "it lacks .*", ["meta"]),
-        ("all", {"depth": 10**8}, "expected weights of 100,000,000 blocks", []),
-    ],
-)
-def test_a_configuration_of_a_huge_model_allocates_nothing(
-    tensors: str, change: dict[str, int], message: str, built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stranger's folder: the weights are small, and their configuration describes a model of 10^9 parameters."""
-    small = config()
-    huge = small.model_copy(update={"model": small.model.model_copy(update=change)})
-    model = build(small, PyDocs(length=13, sampling="contiguous")) if tensors == "all" else torch.nn.Module()
-    weights.save(model, huge, tmp_path)
-    devices, construct = [], trained.build
-
-    def spy(*given: Any) -> Any:
-        devices.append(torch.get_default_device().type)
-        assert devices[-1] == "meta"
-        return construct(*given)
-
-    monkeypatch.setattr(trained, "build", spy)
-    with pytest.raises(UserError, match=f"do not fit their configuration: {message}"):
-        trained.load_model(tmp_path)
-    assert devices == built
-
-
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
-def test_a_table_that_does_not_fit_into_memory_is_refused(position: str, tmp_path: Path) -> None:
-    """It has no weights that would show the length of the stranger's task."""
-    fields = json.loads(config().to_json())
-    small, huge = (
-        RunConfig.model_validate({**fields, "position": position, "task": {"name": "pydocs", "length": length}})
-        for length in (13, 10**12)
-    )
-    weights.save(build(small, PyDocs(length=13)), huge, tmp_path)
-    with pytest.raises(UserError, match="fits into memory"):
-        trained.load_model(tmp_path)
 
 
 @pytest.mark.parametrize("mem_len", [0, 7])
