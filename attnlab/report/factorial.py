@@ -33,7 +33,7 @@ from attnlab.report.wording import (
     test_clause,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.factorial import MAX_PRIOR, Effect, FactorialResult, FamilyError, half_normal_scores
+from attnlab.stats.factorial import Effect, FactorialResult, FamilyError, half_normal_scores
 from attnlab.stats.paired import describe_level
 from attnlab.stats.records import as_columns
 from attnlab.stats.verdict import VerdictKind
@@ -93,10 +93,7 @@ def describe_omissions(result: FactorialResult) -> list[str]:
     texts = []
     if result.lost:
         lost = ", ".join(f"{number} {state}" for state, number in result.lost.items())
-        texts.append(
-            f"Some runs have no result ({lost}): effects are estimated from the other {count(result.runs, 'run')}. If these "
-            "runs would have been the worst ones, a factor looks better than it is."
-        )
+        texts.append(f"Some runs have no result ({lost}): effects are estimated from the other {count(result.runs, 'run')}.")
     if result.missing:
         aliased = {name for effect in result.effects for _, name in effect.aliases}
         inside = [name for name in result.missing if name in aliased]
@@ -113,44 +110,19 @@ def describe_estimation(result: FactorialResult) -> list[str]:
         texts.append(aliasing)
     seeds = max((len(effect.values) for effect in result.effects), default=0)
     ratio = f": {describe_ratio(design, seeds)}" if seeds and not result.lost else ""
-    if design.name == "leave_one_out":
-        meaning = "The effect of a factor is the metric with all factors on minus the metric with this one off"
-    else:
-        meaning = "A main effect is the mean of the metric with a factor on minus its mean with it off, over all other levels"
-    texts.append(
-        f"{meaning}{ratio}. Effects are least-squares estimates of a linear model with seeds as blocks. Each is computed in "
-        "every seed, and its interval comes from its scatter over the seeds, as for a paired difference."
-    )
-    return texts
+    return [*texts, f"Effects are least-squares estimates of a linear model with seeds as blocks{ratio}."]
 
 
 def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]:
     """Yield notes on the figures of the table of effects."""
     yield (
         f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all main effects, and separately over "
-        "interactions. “Better” means better with the factor on."
+        "interactions."
     )
     yield from error_notes(result)
     yield from describe_mark(
         {short_name(effect): effect.difference for effect in result.effects}, of="main effects, or interactions,"
     )
-    if result.interactions and result.design.name == "leave_one_out":
-        yield "Interactions: the effect of all factors together minus the sum of their single effects."
-    elif result.interactions:
-        yield (
-            "An interaction is half the difference between the effect of one factor with the other on and with it off: “worse "
-            "together” means that the two are worse together than their main effects add up to."
-        )
-    if any(effect.aliases for effect in result.effects):
-        yield (
-            "Effects in parentheses are aliased: estimate, interval and verdict belong to the sum. In a sum that is equivalent "
-            "to zero, effects of opposite signs may cancel."
-        )
-    if spec.margin is not None:
-        yield (
-            f"Equivalent: two one-sided tests place the effect within ±{spec.margin:g} of zero. The 95 % interval in the table "
-            "does not decide this, and may be wider."
-        )
 
 
 def error_notes(result: FactorialResult) -> Iterator[str]:
@@ -159,18 +131,10 @@ def error_notes(result: FactorialResult) -> Iterator[str]:
     if not any(effect.difference.p_moderated is not None for effect in result.effects):
         return
     errors = [f"{'main effects' if main else 'interactions'}: {_describe_error(error, main)}" for main, error in tested.items()]
-    yield (
-        "A verdict needs two t-tests below 5 %, and p is the larger of their p-values: the test of the effect alone, with the "
-        "interval behind ±, and the test with the error of a linear model of cells and seeds, corrected by Holm's method. The "
-        f"error of {'; of '.join(errors)}."
-    )
+    yield f"The second t-test of a verdict has the error of {'; of '.join(errors)}."
     scattered = [effect for effect in result.effects if effect.scatters]
     if scattered:
-        yield (
-            f"{_list([short_name(effect) for effect in scattered])}: scatter over the seeds beyond chance (F-test at 5 %), as "
-            "when a factor changes the initial values. Such an effect is tested mostly with its variance over the seeds; the "
-            f"error has the weight of {count(MAX_PRIOR, 'degree')} of freedom."
-        )
+        yield f"{_list([short_name(effect) for effect in scattered])}: scatter over the seeds beyond chance (F-test at 5 %)."
 
 
 def _describe_error(error: FamilyError, main: bool) -> str:

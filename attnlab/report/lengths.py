@@ -64,11 +64,7 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
         trained = {curve.trained for curve in estimate}
         differences = {n: _differences(results, n, is_trained=trained == {n}) for n in lengths}
         if any(differences.values()):
-            notes.append(
-                "Differences from the baseline are paired by seed, with the 95 % interval of each by itself: they are not "
-                "corrected for the number of cells and lengths, and give no verdict. To ask about a length, set `metric: "
-                f"{base_metric(results.spec.metric)} at {lengths[-1]}`."
-            )
+            notes.append("The differences are not corrected for the number of cells and lengths, and give no verdict.")
         table = _table(estimate, results.spec, differences)
         return PageSection(TITLE, plots=_plots(by_panel, results.spec), table=table, notes=notes)
 
@@ -165,9 +161,8 @@ def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec, rows: str) -> It
     items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(metric)
     scored = f"The same {items} are scored at every length." if items else rows
     yield (
-        f"{metric} on the test split. Each model is evaluated without further training, with its own memory, at lengths "
-        f"that it was not trained on.{f' {scored}' if scored else ''} ± is half the width of the 95 % interval "
-        f"over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
+        f"{metric} on the test split, without further training.{f' {scored}' if scored else ''} ± is half the width of the "
+        f"95 % interval over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
     )
     # Cells with the same reason at the same lengths share one note.
     cells: dict[tuple[str, str, str], list[str]] = {}

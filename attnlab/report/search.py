@@ -58,6 +58,5 @@ def search_method(search: SearchConfig, spec: ComparisonSpec) -> str:
     return (
         f"Each cell had its own Optuna study with the same budget: {search.trials} trials, trained with seed {search.seed}, "
         f"over {space}. Sampler: {search.sampler.label}; pruner: {search.pruner.label}. The configuration with the best "
-        f"valid_{spec.metric} was then trained with fresh seeds and never pruned; only these runs are in the tables and plots "
-        "of this page."
+        f"valid_{spec.metric} was then trained with fresh seeds and never pruned."
     )

@@ -191,5 +191,5 @@ def test_what_is_scored_at_a_length_is_that_of_the_data(data: str, words: str) -
     spec = changed(SPEC, metric="accuracy", direction="max")
     result = section(runs, spec)
     assert result is not None
-    (note,) = [note for note in result.notes if "not trained on" in note]
+    (note,) = [note for note in result.notes if "without further training" in note]
     assert words in note and [w in note for w in ("truncated", "generated")] == [w in words for w in ("truncated", "generated")]
