@@ -1,18 +1,14 @@
 """Tests of the section on predictive validity and its line in the terminal."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas
-import pytest
 
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
 from attnlab.report.predictive_validity import (
-    AS_RECORDED,
     TITLE,
-    PredictiveValidity,
     describe_agreement,
     format_near,
     format_share,
@@ -73,11 +69,3 @@ def test_without_verdicts_there_is_no_share() -> None:
     assert "no verdict on any of 10 pairs at 500" in describe_agreement(agreements[0], spec)
     section = validity_section(agreements, spec)
     assert section.table is not None and section.table.rows[0].cells[5:7] == ["", ""]
-
-
-@pytest.mark.parametrize("chosen", [False, True])
-def test_a_choice_of_records_is_named_where_nothing_is_corrected_for_it(chosen: bool) -> None:
-    runs, spec = made_up_levels(GAPS)
-    agreements = summarize_agreement(summarize_cells(runs, spec), spec)
-    results: Any = SimpleNamespace(spec=spec, compared=SimpleNamespace(others=["alternative"] * chosen))
-    assert (AS_RECORDED in PredictiveValidity().section(agreements, results).notes) is chosen
