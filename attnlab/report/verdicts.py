@@ -192,7 +192,8 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     cells = comparisons(cells)
     texts = [f"Differences are paired by seed. {note_on_batches(cells)}", *notes_on_intervals(cells)]
     if not spec.estimator.is_exact:
-        texts.append(f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over {spec.family}.")
+        level = f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method"
+        texts.append(f"{level} over all comparisons of {spec.family}.")
         texts += [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
     texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
     return [*texts, *notes_on_files(cells), *notes_on_equal_results(cells)]

@@ -143,11 +143,6 @@ def test_a_study_info_survives_storage(tmp_path: Path) -> None:
     assert isinstance(loaded, StudyInfo) and loaded == info
 
 
-def test_runs_and_curves_of_version_0_5_are_read() -> None:
-    old = load(ROOT / "reports/aa")
-    assert len(old["runs"]) == 30 and old["curves"]["value"].notna().all() and len(old["curves"]) > len(old["runs"])
-
-
 def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     info, (runs, curves) = INFO, made_up()
     runs = runs.assign(same=1, mixed=[1, True, *[1.0] * (len(runs) - 2)])

@@ -285,7 +285,6 @@ def _compute(page: Page) -> str:
     facts["time"] = re.sub(r": .*? for drawing batches\)", "", facts.get("time", ""))  # the appendix has the shares
     parts = [
         f"Processor: {facts['device']}." if facts.get("device") else "",
-        *(f"{path} was left to the plan, which chose {setting}." for path, setting in page.info.auto),
         f"Time: {facts['time']}." if facts.get("time") else "",
     ]
     return breakable(sentences(*parts, f"Software: {facts['versions']}." if facts.get("versions") else ""))
