@@ -111,6 +111,7 @@ def data_example(tmp_path: Path) -> Path:
     """A copy of `examples/my_data` with the token files, in folders of the same depth."""
     folder = tmp_path / "examples" / "my_data"
     shutil.copytree(ROOT / "examples" / "my_data", folder)
+    shutil.copytree(ROOT / "examples" / "my_reviews", folder, dirs_exist_ok=True)
     (tmp_path / "docs").mkdir()
     names = ("docs/diagnostics.md", "CONTRIBUTING.md", "GLOSSARY.md")
     texts = [str(shutil.copy(ROOT / name, tmp_path / name)) for name in names]

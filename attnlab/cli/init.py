@@ -18,6 +18,7 @@ EXAMPLES = (
     "my_analysis",
     "my_model",
     "my_task",
+    "my_reviews",
     "command_nanogpt",
     "command_sklearn",
 )

@@ -70,4 +70,4 @@ def test_files_that_pages_link_to_are_found() -> None:
 
 def test_a_file_is_shown_whole_and_a_folder_by_its_files() -> None:
     assert "````yaml\n# yaml-language-server" in source_page("ablations/quickstart.yaml")
-    assert "- [reviews.csv](my_data/reviews.csv.md)" in source_page("examples/my_data")
+    assert "- [reviews.csv](my_reviews/reviews.csv.md)" in source_page("examples/my_reviews")

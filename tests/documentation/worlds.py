@@ -231,7 +231,8 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     files |= {"reviews.csv": reviews, "test.csv": reviews.replace(" ", " mal "), "token_bytes.txt": "1\n" * 50_257}
     for name, content in files.items():
         (shell.folder / name).write_text(content, encoding="latin-1")
-    np.save(shell.folder / "train.npy", np.arange(10_000) ** 2 % 991)
+    (np.arange(10_000) ** 2 % 991).astype("uint16").tofile(shell.folder / "train.bin")
+    np.save(shell.folder / "train.npy", np.fromfile(shell.folder / "train.bin", dtype="uint16"))
 
 
 @world("docs/how-to/gpu.md")

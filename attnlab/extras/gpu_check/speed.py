@@ -59,8 +59,9 @@ VARIANTS = ("strided_sparse", "fixed_sparse")
 
 WIDTHS = (64, 128, 256, 512)
 
-DATA = Path(__file__).parents[2] / "examples" / "my_data"
-REVIEWS = {"name": "csv", "path": str(DATA / "reviews.csv"), "text": "review", "label": "opinion", "length": 32}
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DATA = EXAMPLES / "my_data"
+REVIEWS = {"name": "csv", "path": str(EXAMPLES / "my_reviews/reviews.csv"), "text": "review", "label": "opinion", "length": 32}
 SENTENCES = {"name": "translation", "source": str(DATA / "sentences.de"), "target": str(DATA / "sentences.en"), "length": 48}
 # Changes to the base below: a cell of each model, and the settings that change what a step keeps.
 CELLS: dict[str, dict[str, Any]] = {
