@@ -14,16 +14,11 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from attnlab._util.files import real_path
 from attnlab._util.process import delayed_interrupts
 from attnlab._util.text import GAP, format_table
-
-if TYPE_CHECKING:
-    from rich.live import Live
-
-    from attnlab.study.execution.progress import Bars
 
 GREEN, RED, YELLOW, BLUE = "32", "31", "33", "34"
 STYLES = {  # heading -> first word of a cell -> style
@@ -98,46 +93,35 @@ def relative(path: Path) -> str:
 class DelayedProgress:
     """A context manager that shows one bar from `DELAY` seconds after its start and removes it at its end.
 
-    Call it with a label, the completed number and the total; a new label starts a new bar.
+    Call it with a label, the completed number and the total.
     """
 
     def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._stage, self._stage_started = ("", 0, 0), self._started
-        self._live: Live | None = None
-
-    def __call__(self, label: str, done: int, total: int) -> None:
-        if label != self._stage[0]:
-            self._stage_started = time.monotonic()
-        self._stage = label, done, total
-
-    def __enter__(self) -> Self:
         from rich.console import Console
-        from rich.live import Live
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(file=sys.stderr)
-        if sys.stderr.isatty() and not console.is_dumb_terminal:
-            self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._bars)
-            try:
-                with delayed_interrupts():  # half started, a display cannot be stopped
-                    self._live.start()
-            except KeyboardInterrupt:
-                self._live.stop()
-                raise KeyboardInterrupt from None
+        columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        hidden = not sys.stderr.isatty() or console.is_dumb_terminal
+        self._started = time.monotonic()
+        self._progress = Progress(*columns, console=console, transient=True, disable=hidden)
+        self._task = self._progress.add_task("", visible=False, total=None)
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        visible = time.monotonic() - self._started >= DELAY and total > 0
+        self._progress.update(self._task, description=label, completed=done, total=total, visible=visible)
+
+    def __enter__(self) -> Self:
+        try:
+            with delayed_interrupts():  # half started, a display cannot be stopped
+                self._progress.start()
+        except KeyboardInterrupt:
+            self._progress.stop()
+            raise KeyboardInterrupt from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def _bars(self) -> Bars:
-        from attnlab.study.execution.progress import Bar, Bars
-
-        now, (label, done, total) = time.monotonic(), self._stage
-        if not total or now - self._started < DELAY:
-            return Bars([])
-        left = (now - self._stage_started) / done * (total - done) if done else None
-        return Bars([Bar(label, done, total, left)])
+        self._progress.stop()
 
 
 class ProgressLine:
