@@ -74,7 +74,7 @@ package: $(STAMP)
 	@.ci/package $(DIST)
 
 pages: $(STAMP)
-	$(BIN)/python -m attnlab.extras.rerender reports
+	$(BIN)/python -m attnlab.extras.rerender --imports examples/my_analysis/validity.py reports
 	$(BIN)/attnlab claims page
 
 docs: $(STAMP)

@@ -355,8 +355,6 @@ ANALYSES = Registry(
     builtin={
         "questions": "attnlab.report.questions:QuestionsAnalysis",
         "trend": "attnlab.report.trend:TrendAnalysis",
-        "predictive_validity": "attnlab.report.predictive_validity:PredictiveValidity",
-        "training_share": "attnlab.report.training_share:ShareAnalysis",
         "factorial": "attnlab.report.factorial:FactorialAnalysis",
         "sweep": "attnlab.report.sweep:SweepAnalysis",
         "lengths": "attnlab.report.lengths:LengthsAnalysis",
@@ -370,9 +368,7 @@ ESTIMATORS = Registry(
     base="attnlab.stats.estimators:Estimator",
     builtin={
         "mean": "attnlab.stats.estimators:Mean",
-        "median": "attnlab.stats.exact_estimators:Median",
         "solve_rate": "attnlab.stats.exact_estimators:SolveRate",
-        "superiority": "attnlab.stats.exact_estimators:Superiority",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Simulated studies at two levels, whose pairs are counted as `attnlab.report.predictive_validity` counts them.
+"""Simulated studies at two levels, whose pairs are counted as `examples/my_analysis/validity.py` counts them.
 
 Each cell has a true effect at the lower level and one at the higher level, with a given correlation. Runs add noise with a
 standard deviation of 1 at the lower level, half of which is shared with the run of the same seed at the higher level. The true

@@ -5,6 +5,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+from attnlab._util.user_code import load_file
 from attnlab.extras.claims import court
 from attnlab.extras.claims.page import write_page
 from attnlab.extras.rerender import reports_in, rerender
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def write(folder: Path) -> None:
     """Write a copy of `reports/`, in which HTML pages take the place of Markdown."""
     shutil.copytree(ROOT / "reports", folder, ignore=shutil.ignore_patterns("*.zip"))
+    load_file(ROOT / "examples" / "my_analysis" / "validity.py")
     for report in reports_in(folder):
         rerender(report)
     cases = [court.judge(claim, folder / "claims") for claim in court.read_claims(ROOT / court.STUDIES)]

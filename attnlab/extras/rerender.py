@@ -1,15 +1,19 @@
 """Render reports from what is stored of them: ``python -m attnlab.extras.rerender reports/quickstart``.
 
+``--imports FILE`` imports a file with analyses of yours, as ``attnlab report`` does.
+
 A repository need not keep what can be rendered: `index.html` and `runs.csv`. Of a folder of reports, all of this version are
 rendered. Nothing is trained.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab._util.user_code import load_file
 from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.profile.page import write_profile
@@ -60,10 +64,16 @@ def _require_version(folder: Path, version: str) -> None:
         raise UserError(f"expected a report of attnlab {__version__}, got {made_by}", str(folder))
 
 
-def main(folders: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Render the reports in some folders, by default those on the command line, again; return the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--imports", action="append", default=[], type=Path)
+    options = parser.parse_args(arguments)
     try:
-        for folder in map(Path, sys.argv[1:] if folders is None else folders):
+        for file in options.imports:
+            load_file(file)
+        for folder in options.folders:
             for report in reports_in(folder) or [folder]:
                 rerender(report)
     except UserError as error:

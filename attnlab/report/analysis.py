@@ -117,8 +117,6 @@ Condition = Callable[[Results], bool]
 BUILT_IN: Mapping[str, Condition] = {
     "questions": lambda results: bool(results.spec.further),
     "trend": lambda results: bool(results.spec.over),
-    "predictive_validity": lambda results: bool(results.spec.over),
-    "training_share": lambda results: results.curves is not None and bool(results.spec.baselines),
     "factorial": lambda results: results.spec.factorial is not None,
     "sweep": lambda results: bool(results.spec.sweep),
     "lengths": lambda results: results.curves is not None and has_other_lengths(results.records),

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy
 import pytest
 
-from attnlab.report.predictive_validity import share_interval, summarize_agreement
 from attnlab.stats.cells import CellSummary
 from benchmarks import predictive_validity
+from examples.my_analysis.validity import share_interval, summarize_agreement
 from tests.support.specs import comparison_spec
 
 STUDIES = 2_000

@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-
-from attnlab.report import write
-from attnlab.report.methods import StudyInfo
 from attnlab.report.predictive_validity import (
     TITLE,
     describe_agreement,
@@ -15,18 +12,22 @@ from attnlab.report.predictive_validity import (
     summarize_agreement,
     validity_section,
 )
-from attnlab.report.stored import load
-from attnlab.stats.compare import summarize_cells
+
+from attnlab._util.user_code import load_file
+from attnlab.report import write
+from attnlab.report.methods import StudyInfo
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
 
 GAPS = {f"v{i}": [0.02 * i, 0.02 * i, (0.09 if i == 4 else -0.02) * i] for i in range(1, 5)}
+NAMES = ("validity.py:PredictiveValidity",)
 CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+load_file(Path("examples/my_analysis/validity.py"))
 
 
 def written(folder: Path, runs: list[dict[str, Any]], spec: Any) -> str:
     frame = pandas.DataFrame([run | {"task": "pydocs length=16"} for run in runs])
-    write.write(folder, info=StudyInfo(spec), runs=frame, curves=CURVES)
+    write.write(folder, info=StudyInfo(spec, analyses=NAMES), runs=frame, curves=CURVES)
     return (folder / "README.md").read_text()
 
 

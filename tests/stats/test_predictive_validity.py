@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from attnlab.config.question import EstimandConfig
-from attnlab.report.predictive_validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from attnlab.stats.compare import summarize_cells
+from examples.my_analysis.validity import MIN_CELLS, SignAgreement, share_interval, summarize_agreement
 from tests.support.levels import made_up_levels
 from tests.support.specs import changed
 
@@ -74,7 +74,7 @@ def test_studies_without_enough_cells_levels_or_means_have_no_agreement() -> Non
     cells = summarize_cells(runs, spec)
     assert summarize_agreement(cells, spec)
     assert summarize_agreement(cells, changed(spec, over="")) == []
-    assert summarize_agreement(cells, replace(spec, estimand=EstimandConfig(name="median"))) == []
+    assert summarize_agreement(cells, replace(spec, estimand=EstimandConfig(name="solve_rate", threshold=1.0))) == []
     assert {a.cells for a in summarize_agreement(cells, replace(spec, control={"variant": "a"}))} == {5}
 
 
