@@ -1,16 +1,13 @@
-"""Simulated pages of several studies: false verdicts with one correction for the page, and the mean over studies."""
+"""Simulated studies of several tasks: false verdicts with one correction for the study."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 
-import numpy
-
-from attnlab.stats.paired import LEVEL, t_quantile
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from benchmarks.simulate import FAR, unequal_tables
-from benchmarks.simulation import FALSE, Kind, Quantity, Setting, Share, Simulation
+from benchmarks.simulation import FALSE, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import join, t_tests
 
 SCALES = (1.0, 3.0, 0.3, 1.0, 2.0)  # of the runs of each study
@@ -23,14 +20,7 @@ SPREADS_OF_PAGES = (
     ("one cell x4", True),
     ("one unpaired", True),
 )
-BASELINES_X4 = "baselines that scatter four times as much as the cells in all studies of a page"
-# Name -> standard errors of the effects of each study.
-PRECISIONS = {
-    "equal errors": (1.0, 1.0, 1.0, 1.0, 1.0),
-    "errors x2": (1.0, 2.0, 1.0, 2.0, 1.0),
-    "errors x4": (1.0, 1.0, 4.0, 1.0, 4.0),
-    "one precise study": (4.0, 4.0, 1.0, 4.0, 4.0),
-}
+BASELINES_X4 = "baselines that scatter four times as much as the cells in all tasks of a study"
 
 
 def page(size: tuple[int, int], seeds: int, spread: str, others: bool, studies: int, seed: int) -> Mapping[str, Share]:
@@ -57,33 +47,14 @@ def page(size: tuple[int, int], seeds: int, spread: str, others: bool, studies: 
     return {"false": false(MAX_DEGREES_OF_FREEDOM_OF_GROUPS), "false, full priors": false(MAX_DEGREES_OF_FREEDOM)}
 
 
-def mean_over_studies(errors: str, number: int, spread: float, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate means over studies, and the prediction of the effect in a further one.
-
-    Args:
-        errors: Key of `PRECISIONS`.
-        number: Number of studies.
-        spread: Standard deviation of the true effects.
-        studies: Number of means.
-        seed: Random seed.
-    """
-    random = numpy.random.RandomState(seed)
-    truths = spread * random.standard_normal((studies, number + 1))
-    effects = truths[:, :-1] + numpy.array(PRECISIONS[errors][:number]) * random.standard_normal((studies, number))
-    mean, sd, quantile = effects.mean(1), effects.std(1, ddof=1), t_quantile(1 - LEVEL / 2, number - 1)
-    covered = abs(mean) <= quantile * sd / number**0.5
-    predicted = abs(mean - truths[:, -1]) <= quantile * sd * (1 + 1 / number) ** 0.5
-    return {"covered": Share(covered.sum(), studies), "predicted": Share(predicted.sum(), studies)}
-
-
 SEVERAL_STUDIES = Simulation(
     "several-studies",
-    "Several studies on one page",
+    "Several tasks in one study",
     f"""\
-Pages of studies whose runs scatter differently, as above. Nothing differs, or all cells but one differ by far. Holm's method
-corrects over all comparisons of the page. The comparisons of a study borrow from each other's variances, with a prior of at
-most {MAX_DEGREES_OF_FREEDOM_OF_GROUPS} degrees of freedom. “Full priors”: those of a single study, which attnlab does not use
-here. The tasks of one study are corrected in the same way.""",
+Studies of several tasks whose runs scatter differently, as above. Nothing differs, or all cells but one differ by far. Holm's
+method corrects over all comparisons of the study. The comparisons of a task borrow from each other's variances, with a prior
+of at most {MAX_DEGREES_OF_FREEDOM_OF_GROUPS} degrees of freedom. “Full priors”: those of a study of one task, which attnlab
+does not use here.""",
     settings=[
         Setting(
             f"{seeds} seeds, {spread}{', others differ' if others else ''}",
@@ -96,24 +67,5 @@ here. The tasks of one study are corrected in the same way.""",
         for size in ((2, 3), (2, 6), (3, 4), (5, 6))
     ],
     quantities=(FALSE, Quantity("false, full priors", "false verdicts with full priors")),
-    hard={"the same, pages of several studies": ("false", "others differ")},
-)
-
-MEAN_OVER_STUDIES = Simulation(
-    "mean-over-studies",
-    "Means over studies",
-    """\
-The mean of the effects in several studies, all weighted alike, with the interval of a t-test, and the prediction interval of
-the true effect in a further study. The true effects have the standard deviation that is given, in units of the smallest
-standard error of a study's effect.""",
-    settings=[
-        Setting(errors, f"{number} studies, true effects ± {spread:g}", partial(mean_over_studies, errors, number, spread))
-        for errors in PRECISIONS
-        for number in (3, 4, 5)
-        for spread in (0.0, 1.0, 3.0)
-    ],
-    quantities=(
-        Quantity("covered", "coverage of the mean's 95 % interval", Kind.COVERAGE, level=0.95, limit=0.94),
-        Quantity("predicted", "coverage of the prediction interval", Kind.COVERAGE, level=0.95, limit=0.94),
-    ),
+    hard={"the same, several tasks": ("false", "others differ")},
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analyzed, analyze_tasks
-from attnlab.report.answer import answer_of
+from attnlab.report.answer import make_answer
 from attnlab.report.selection import describe_selection
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.wording import describe_verdict
@@ -51,9 +51,9 @@ def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) 
     if len(parts) == 1:
         return texts
     tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]
-    answer = answer_of(tables, of_tasks=True)
-    pooled = ["".join(paragraph) for paragraph in answer.paragraphs] if answer else []
-    return [*(f"{table.name}: {text}" for table, text in zip(tables, texts, strict=True)), *pooled]
+    answer = make_answer(tables, noun="task")
+    shared = ["".join(paragraph) for paragraph in answer.paragraphs] if answer else []
+    return [*(f"{table.name}: {text}" for table, text in zip(tables, texts, strict=True)), *shared]
 
 
 def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:

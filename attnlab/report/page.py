@@ -118,8 +118,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     records, colors = compared.compared_records, cell_colors(cells)
     analyzed = analyze(Results(compared, stages, curves, colors))
-    shares = analyzed.results.estimates.get("training_share", ())
-    results = StudyTable(info.task or spec.study, spec, cells, compared.trends, shares)
+    results = StudyTable(info.task or spec.study, spec, cells, compared.trends)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
     search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)

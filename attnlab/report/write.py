@@ -20,7 +20,7 @@ from attnlab._util import cost_metrics
 from attnlab._util.files import describe_error
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
-from attnlab.report.answer import answer_of
+from attnlab.report.answer import make_answer
 from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.render import render
@@ -65,7 +65,7 @@ def write_index(folder: Path, pages: Sequence[Page], *, question: str = "", titl
     """
     of_tasks = len({page.study for page in pages}) == 1
     results = [replace(page.results, name=_name(page, of_tasks=of_tasks)) for page in pages]
-    answer = answer_of(results, of_tasks=of_tasks)
+    answer = make_answer(results, noun="task" if of_tasks else "study")
     for stale in folder.glob("effect*.svg"):
         stale.unlink()
     for plot in answer.plots if answer else ():

@@ -27,8 +27,7 @@ SEED_TEXT_HEIGHT = 19  # of a row's label, which no grid line crosses
 class ForestRow:
     """One row: the difference of each seed, their mean and 95 % interval, and the difference as text.
 
-    `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps. A row that is a
-    mean over studies has a diamond instead of its interval, and its prediction interval as the outer one. `names` are the
+    `outer_low` and `outer_high` are the ends of the simultaneous interval, drawn as a thin line with caps. `names` are the
     tooltips of the values, `margin` is drawn in this row alone, and a row that is `decided` is never cut off.
     """
 
@@ -41,7 +40,6 @@ class ForestRow:
     text: str
     outer_low: float | None = None
     outer_high: float | None = None
-    is_mean: bool = field(default=False, kw_only=True)
     names: Sequence[str] = field(default=(), kw_only=True)
     margin: float | None = field(default=None, kw_only=True)
     decided: bool = field(default=False, kw_only=True)
@@ -57,7 +55,7 @@ def forest_row(
     run: str = "",
     control: bool = False,
 ) -> ForestRow:
-    """Return the row of a difference: its distance from the value without a difference, with its intervals.
+    """Return the row of a difference, with its intervals.
 
     Args:
         label, color, text: Of the row.
@@ -68,11 +66,10 @@ def forest_row(
     """
     interval, outer = difference.interval, simultaneous_interval(difference) if difference.comparisons > 1 else None
     ends = (interval.low, interval.high, *((outer.low, outer.high) if outer else (None, None)))
-    low, high, *outside = [None if end is None else end - difference.null for end in ends]
+    low, high, *outside = ends
     names = [f"{run or label} s{seed}: {value:+.6g}" for seed, value in values.items()]
     decided = bool(difference.conclusion) and not control
-    mean = interval.mean - difference.null
-    return ForestRow(label, color, [*values.values()], mean, low, high, text, *outside, names=names, decided=decided)
+    return ForestRow(label, color, [*values.values()], interval.mean, low, high, text, *outside, names=names, decided=decided)
 
 
 def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direction: str, margin: float | None = None) -> str:
@@ -113,14 +110,11 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         ends = [x(min(max(end, limits[0]), limits[1])) for end in (-row.margin, row.margin)]
         parts.append(svg.rect(ends[0], y - 10, ends[1] - ends[0], 20, MARGIN_COLOR, opacity=0.2))
     parts += _interval(row.outer_low, row.outer_high, y, limits, row.color, width=1, cap=5)
-    parts += [] if row.is_mean else _interval(row.low, row.high, y, limits, row.color, width=2.2)
+    parts += _interval(row.low, row.high, y, limits, row.color, width=2.2)
     lows, highs = ([row.mean, *(end for end in ends if end is not None)] for ends in _ends(row))
     beyond = svg.ends_beyond((min(lows), max(highs)), limits)
     parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
-    if row.is_mean and row.low is not None and row.high is not None:
-        low, high = (min(max(end, limits[0]), limits[1]) for end in (row.low, row.high))
-        parts.append(svg.diamond((x(low), x(row.mean), x(high)), y, row.color, height=14))
-    elif limits[0] <= row.mean <= limits[1]:
+    if limits[0] <= row.mean <= limits[1]:
         parts.append(svg.rect(x(row.mean) - 4.5, y - 4.5, 9, 9, row.color))
     titles = row.names or [""] * len(row.values)
     inside = [(value, title) for value, title in zip(row.values, titles, strict=True) if limits[0] <= value <= limits[1]]

@@ -193,13 +193,6 @@ def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity:
     return f"<rect {place} {style}/>"
 
 
-def diamond(x: tuple[float, float, float], y: float, color: str, *, height: float) -> str:
-    """Return a filled diamond from the first `x` to the last, highest at the middle one."""
-    left, middle, right = x
-    corners = [(left, y), (middle, y - height / 2), (right, y), (middle, y + height / 2)]
-    return f'<polygon points="{_coordinates(corners)}" fill="{color}"/>'
-
-
 def polygon(points: Sequence[Point], color: str) -> str:
     """Return a translucent filled polygon."""
     return f'<polygon points="{_coordinates(points)}" fill="{color}" fill-opacity=".16"/>'
