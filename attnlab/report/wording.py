@@ -15,7 +15,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.paired import LEVEL, Difference, Interval
 from attnlab.stats.predict import MAX_SEEDS, POWER
-from attnlab.stats.sequential import EXTRA, Looks
+from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind
 
 DIRECTED = (VerdictKind.BETTER, VerdictKind.WORSE)
@@ -139,20 +139,15 @@ def describe_test(cells: Iterable[CellSummary]) -> str:
     return "as the program prints it" if any(is_program_test(cell.test) for cell in cells) else "on the test split"
 
 
-def describe_verdict(verdict: Verdict | None, *, outlook: bool = True) -> str:
-    """Return the short text of a verdict, for a table; "" for None.
-
-    Args:
-        verdict: The verdict.
-        outlook: State the seeds that an inconclusive comparison needs.
-    """
+def describe_verdict(verdict: Verdict | None) -> str:
+    """Return the short text of a verdict, for a table; "" for None."""
     if verdict is None or verdict.kind is VerdictKind.BASELINE:
         return verdict.kind.value if verdict else ""
     if verdict.kind is VerdictKind.NO_COMPARISON:
         lost = describe_lost_runs(verdict)
         return describe_reason(verdict) + (f" ({lost})" if lost else "")
     if verdict.kind is VerdictKind.INCONCLUSIVE:
-        reason = describe_reason(verdict) if outlook or verdict.needed is None and verdict.prediction is None else ""
+        reason = describe_reason(verdict)
         text = f"inconclusive{f': {reason}' if reason else ''}"
     elif verdict.kind is VerdictKind.EQUIVALENT:
         text = "equivalent within the margin"
@@ -195,6 +190,8 @@ def describe_reason(verdict: Verdict) -> str:
             text = f"the same difference in all {verdict.pairs} seeds"
         case Reason.LOSSES:
             text = "different numbers of seeds were lost"
+        case Reason.READINGS:
+            text = "the best values tried do not show what the fitted optima show"
         case Reason.MORE_SEEDS:
             text = _describe_outlook(verdict)
         case Reason.EXACT_TEST:
@@ -272,8 +269,9 @@ def _describe_further(looks: Looks) -> str:
         return ""
     numbers = [*([] if looks.announced else [looks.last]), *looks.further]
     judged = " and ".join(text for text in (", ".join(map(str, numbers[:-1])), str(numbers[-1])) if text)
-    level, total = f"{2 * looks.nominal_level(LEVEL / 2):.2%}", f"{(1 + EXTRA) * LEVEL:.1%}"
-    ending = f"so that all looks together have a false verdict in at most {total} of studies."
+    power = len(looks.further) + 2
+    level = f"5 % / 2^{power} = {LEVEL / 2**power:.2%}"
+    ending = "so that all looks together have a false verdict in about 5.5 % of studies."
     if looks.announced:
         return (
             f"The study was also judged at {judged} seeds, beyond these looks; intervals and p-values are corrected for that, "
@@ -328,7 +326,7 @@ def test_clause(differences: Sequence[Difference], spec: ComparisonSpec, *, of: 
         return "no test, for want of seeds"
     moderated = any(difference.interval.prior for difference in differences)
     test = spec.estimator.words.test or f"two-sided {'moderated ' if moderated else ''}paired t-test"
-    equivalence = spec.margin is not None and spec.estimator.has_equivalence
+    equivalence = spec.margin is not None
     margin = f" ({equivalent}: two one-sided tests against the margin ±{spec.margin:g})" if equivalence else ""
     number = max((difference.comparisons for difference in differences), default=0)
     looks = f" and for {spec.looks.count} looks at the data" if spec.looks and spec.looks.count > 1 else ""
