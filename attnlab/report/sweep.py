@@ -10,7 +10,7 @@ from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
 from attnlab.report.wording import better, count, format_interval, metric_name
 from attnlab.stats.cells import comparisons
 from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.paired import Difference
+from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.sweep import (
     MIN_FITTED,
     WINDOW,
@@ -38,16 +38,13 @@ def _at_best(cell: CellSummary, cells: Sequence[CellSummary]) -> Difference | No
 
 
 def _disagreement(cell: CellSummary, cells: Sequence[CellSummary], sweep: str) -> str:
-    """Return a clause if the difference at the best values tried lies outside the interval at the optima; else ""."""
+    """Return a clause on a verdict that is withheld because the best values tried do not agree with the optima; else ""."""
     tried = _at_best(cell, cells)
-    if tried is None or cell.difference is None:
-        return ""
-    low, high, mean = cell.difference.interval.low, cell.difference.interval.high, tried.interval.mean
-    if low is None or high is None or low <= mean <= high:
+    if tried is None or cell.difference is None or cell.difference.no_test is not NoTest.READINGS:
         return ""
     return (
-        f"{cell.name}: the difference from {cell.baseline} is {cell.difference.format()} at the optima and {tried.format()} at "
-        f"the best values of {sweep} tried; values between these would show which holds"
+        f"{cell.name}: no verdict, because the difference from {cell.baseline} is {cell.difference.format()} at the optima and "
+        f"{tried.format()} at the best values of {sweep} tried; values between these would show which holds"
     )
 
 
@@ -167,8 +164,8 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
         )
     yield (
         "Difference: from the baseline at the optima, and beside it at the best values tried. The latter is the difference of "
-        "two values of a grid, which the place of the optima between its values changes. The two part when the second lies "
-        "outside the 95 % interval of the first."
+        "two values of a grid, which the place of the optima between its values changes. A verdict needs both: without "
+        "the same verdict at the best values tried, by their paired test alone, there is none."
     )
     if any(curve.is_flat for curve in curves):
         yield f"Any: the cell has the same {spec.metric} at every {name} tried, and is compared by it without a fit."

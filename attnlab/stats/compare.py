@@ -23,6 +23,7 @@ from attnlab.stats.joint import cap_priors, moderate
 from attnlab.stats.question import has_wide_margin
 from attnlab.stats.records import comparison_name, finite, is_infinite, is_present, state_of, with_chain_costs
 from attnlab.stats.sequential import Looks
+from attnlab.stats.sweep import readings_part
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge, sensitivity
 
 # Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
@@ -155,7 +156,7 @@ def lose_seeds_alike(cells: Sequence[CellSummary], baselines: Sequence[CellSumma
 def compare_pair(
     cell: CellSummary, baseline: CellSummary, spec: ComparisonSpec, *, margin: float | None = None, looks: Looks | None = None
 ) -> paired.Difference | None:
-    """Return a cell minus its baseline, not yet corrected; without a test if they lost different numbers of seeds.
+    """Return a cell minus its baseline, not yet corrected; without a test for a reason in `paired.NoTest`.
 
     Args:
         cell, baseline: Two cells of one task.
@@ -165,11 +166,10 @@ def compare_pair(
     """
     scores = [summary.scores or summary.values for summary in (cell, baseline)]
     difference = spec.estimator.compare(*scores, margin=margin, looks=looks)
-    if spec.goal.margin_by_seed:
-        gaps = {seed: scores[0][seed] - scores[1][seed] for seed in scores[0].keys() & scores[1].keys()}
-        difference = paired.with_estimated_margin(difference, gaps, spec.goal.margin_by_seed)
     if difference is not None and is_program_test(cell.test) and difference.may_be_repeated:
         difference = paired.withhold(difference, paired.NoTest.CONSTANT)  # attnlab's own runs use their seed
+    if difference is not None and cell.curve and baseline.curve and readings_part(difference, cell.curve, baseline.curve):
+        return paired.withhold(difference, paired.NoTest.READINGS)
     if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):
         return difference
     return paired.withhold(difference, paired.NoTest.LOSSES)

@@ -55,6 +55,7 @@ class TrendReason(StrEnum):
     NO_SHARED_SEED = "no seed completed at every level"
     ONE_SEED = "one seed, no interval"
     LOSSES = "the cell and its baseline lost different numbers of seeds"
+    READINGS = "at a level, the best values tried do not show what the fitted optima show"
     CONSTANT = "the same change in all seeds"
     BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
     NOT_A_LINE = "the differences at the levels do not follow the fitted line"
@@ -209,14 +210,15 @@ def _fit(
     compared = (comparison_name(cell.name, cell.baseline) for cell in levels.values())
     looks = merge_looks(spec.looks_of(name) for name in compared)
     slope = paired.difference(slopes, zero, margin=margin, looks=looks, scales=of_slope)
-    margins = {seed: of_seed / trend.doublings for seed, of_seed in spec.goal.margin_by_seed.items()}
-    slope = paired.with_estimated_margin(slope, slopes, margins)
     middle = paired.difference(middles, zero, looks=looks, scales=largest)
     assert slope is not None and middle is not None
     bases = [by_name[cell.baseline] for cell in levels.values()]
     if len(seeds) > 1 and _lost_unequally(trend.comparisons, bases):
         slope, middle = (paired.withhold(part, NoTest.LOSSES) for part in (slope, middle))
         return replace(trend, slope=slope, middle=middle, reason=TrendReason.LOSSES)
+    if any(cell.difference and cell.difference.no_test is NoTest.READINGS for cell in trend.comparisons):
+        slope, middle = (paired.withhold(part, NoTest.READINGS) for part in (slope, middle))
+        return replace(trend, slope=slope, middle=middle, reason=TrendReason.READINGS)
     trend = replace(trend, slope=slope, middle=middle)
     if slope.no_test is NoTest.CONSTANT:
         return replace(trend, reason=TrendReason.CONSTANT)

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     FEW_SEEDS = "too few seeds to predict a verdict"
     CONSTANT = "the difference is the same in all seeds, which may be one run repeated"
     LOSSES = "the cell and its baseline lost different numbers of seeds"
+    READINGS = "the best values tried do not show what the fitted optima show"
     MORE_SEEDS = "more seeds are needed"
     EXACT_TEST = "the exact test is not significant"
     NO_SIGNIFICANT_RESULT = "no result of so few seeds is significant"
@@ -164,9 +165,8 @@ def judge(difference: Difference | None, *, direction: str) -> Verdict:
 def _inconclusive(difference: Difference) -> Verdict:
     kind, n = VerdictKind.INCONCLUSIVE, difference.interval.n
     if difference.no_test is not None:
-        is_constant = difference.no_test is NoTest.CONSTANT
-        reason, constant = (Reason.CONSTANT, "difference") if is_constant else (Reason.LOSSES, "")
-        return Verdict(kind, reason, pairs=n, constant=constant)
+        constant = "difference" if difference.no_test is NoTest.CONSTANT else ""
+        return Verdict(kind, Reason[difference.no_test.name], pairs=n, constant=constant)
     if difference.p is None and difference.looks and n > 1:
         return Verdict(kind, Reason.BEFORE_FIRST_LOOK, pairs=n, first_look=difference.looks.first)
     if difference.fewest_seeds([n]) is None:
