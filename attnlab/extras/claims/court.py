@@ -182,8 +182,7 @@ def _pages(parts: tuple[tuple[Path, int], ...]) -> tuple[Page, ...]:
 
 def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
     estimates = page.analyzed.results.estimates
-    shares, _ = estimates.get("training_share", ((), {}))
-    found = {"trends": estimates.get("trend", ()), "factorial": estimates.get("factorial"), "shares": shares}
+    found = {"trends": estimates.get("trend", ()), "factorial": estimates.get("factorial")}
     evidence = gather(claim, page.cells, margin=page.info.spec.margin, **found)
     return [replace(one, name=f"{page.info.task}: {one.name}") for one in evidence] if page.info.task else evidence
 

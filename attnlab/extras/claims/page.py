@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES, OF_TRAINING
+from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES
 from attnlab.extras.claims.court import MAX_SEEDS, Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.plots.rows import ForestRow, forest_plot
@@ -102,14 +102,14 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
     """Return each remark once, after the claims that it is about."""
     ids: dict[str, list[str]] = {}
     for case in cases:
-        for remark in case.remarks:
+        for remark in (*case.remarks, *([case.claim.config.history.removesuffix(".")] if case.claim.config.history else [])):
             ids.setdefault(remark, []).append(case.claim.id)
     return [f"{', '.join(names)}: {remark}." for remark, names in ids.items()]
 
 
 def _parts(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
     known = [case for case in cases if case.claim.config.known]
-    return [("Known answers", known), ("Claims", [case for case in cases if not case.claim.config.known])]
+    return [("Claims", [case for case in cases if not case.claim.config.known]), ("Known answers", known)]
 
 
 def _table(cases: Sequence[Case]) -> Table:
@@ -149,8 +149,6 @@ def _unit(case: Case) -> str:
     """Return the unit of the measured sizes."""
     if case.claim.config.direction in OF_SOLVE_RATES:
         return "of the seeds"
-    if case.claim.config.direction in OF_TRAINING:
-        return "of the steps"
     return metric_name(case.pages[0].info.spec)
 
 

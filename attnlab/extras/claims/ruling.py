@@ -15,12 +15,11 @@ from enum import StrEnum
 from typing import Any
 
 from attnlab.config.axes import label_text
-from attnlab.config.question import OF_SOLVE_RATES, OF_TRAINING, OF_TRENDS, ClaimConfig, Direction
+from attnlab.config.question import OF_SOLVE_RATES, OF_TRENDS, ClaimConfig, Direction
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.factorial import Effect, FactorialResult
 from attnlab.stats.joint import simultaneous_interval
-from attnlab.stats.paired import Difference
-from attnlab.stats.training_share import CellShare
+from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.trend import Trend, TrendKind
 from attnlab.stats.verdict import Verdict, VerdictKind
 
@@ -36,8 +35,6 @@ OPPOSED: Mapping[Direction, tuple[str, ...]] = {
     "changes": ("steady",),
     "can": ("cannot",),
     "cannot": ("can",),
-    "saves": ("costs",),
-    "costs": ("saves",),
 }
 UPHOLDING: Mapping[Direction, tuple[str, ...]] = {"different": ("better", "worse"), "changes": OPPOSED["steady"]}
 
@@ -58,8 +55,8 @@ class Evidence:
         name: Of the cell or the effect.
         outcome: As a direction of claims, "changes sign", or "inconclusive".
         seeds: Number of seeds.
-        mean, low, high: The estimate with the interval that holds together with all others of its table (solve rates and shares
-            of training: by itself); of a share of training, the share of the steps that is saved.
+        mean, low, high: The estimate with the interval that holds together with all others of its table (solve rates: by
+            itself).
         margin: The margin that "equivalent" and "steady" refer to; None when there is none.
         reason: Why it does not count, or "".
         cells: The cells that are compared; empty for an effect, which all cells determine.
@@ -146,7 +143,6 @@ def gather(
     margin: float | None,
     trends: Sequence[Trend] = (),
     factorial: FactorialResult | None = None,
-    shares: Sequence[CellShare] = (),
 ) -> list[Evidence]:
     """Return the results of a study that a claim is about.
 
@@ -155,7 +151,6 @@ def gather(
         margin: The margin of the study.
         trends: Their trends over levels.
         factorial: The effects of a factorial study.
-        shares: The shares of training.
     """
     if claim.effect is not None:
         effects = factorial.effects if factorial else ()
@@ -166,8 +161,6 @@ def gather(
     baselines = {cell.name for cell in cells if claim.baseline is None or _has(claim.baseline, cell)}
     compared = [cell for cell in comparisons(meant) if not cell.is_baseline and cell.baseline in baselines]
     pairs = {(cell.name, cell.baseline) for cell in compared}
-    if claim.direction in OF_TRAINING:
-        return [_of_share(one, claim.direction) for one in shares if (one.cell, one.base_cell) in pairs]
     if claim.direction in OF_TRENDS:
         return [
             _of_trend(one, margin) for one in trends if any((cell.name, cell.baseline) in pairs for cell in one.comparisons)
@@ -199,6 +192,8 @@ def _of_difference(name: str, difference: Difference | None, verdict: Verdict | 
     outer = simultaneous_interval(difference)
     ends = (outer.mean, outer.low, outer.high) if outer else (difference.interval.mean, None, None)
     kind, reason = verdict.kind, ""
+    if difference.no_test is NoTest.READINGS:
+        reason = NoTest.READINGS.value
     if kind in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL) and verdict.is_unsupported:
         kind, reason = VerdictKind.INCONCLUSIVE, "nothing shows that the study sees differences"
     outcome = {VerdictKind.IDENTICAL: "equivalent"}.get(kind, kind.value)
@@ -227,15 +222,3 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
     outcome = "can" if low > MOST_SEEDS else "cannot" if high < MOST_SEEDS else "inconclusive"
     reason = f"{solved} of {n} seeds" if outcome == "inconclusive" else ""
     return Evidence(cell.name, outcome, n, solved / n, low, high, reason=reason, cells=(cell.name,))
-
-
-def _of_share(one: CellShare, direction: Direction) -> Evidence:
-    """Return the share of the steps that a cell saves; for a claim that it costs steps, the share that it needs in addition."""
-    ratio = one.share.log_ratio
-    if ratio.low is None or ratio.high is None:
-        return Evidence(one.name, "inconclusive", ratio.n, reason="one seed has no interval")
-    outcome = "saves" if ratio.high < 0 else "costs" if ratio.low > 0 else "inconclusive"
-    mean, low, high = (1 - math.exp(end) for end in (ratio.mean, ratio.high, ratio.low))
-    if direction == "costs":
-        mean, low, high = -mean, -high, -low
-    return Evidence(one.name, outcome, ratio.n, mean, low, high)
