@@ -7,12 +7,10 @@ tell" two cells apart. Names of cells are marked as code, so that a cell named `
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnlab._util.cost_metrics import COST_METRICS
 from attnlab._util.metrics import in_words, is_share
 from attnlab._util.run_state import RunState
 from attnlab.config.comparability import is_program_test
@@ -37,11 +35,8 @@ from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, p_o
 MAX_NAMED = 3  # cells named in one clause; the table has all of them
 MAX_CLAUSES = 5
 COMMON = {"a", "all", "and", "at", "in", "is", "it", "no", "not", "of", "on", "one", "or", "than", "the", "to", "with"}
-COST_WORDS = {  # cost metric -> words for a larger and a smaller value
+COST_WORDS = {  # counted cost -> words for a larger and a smaller value; measured ones scatter, and have no test
     "parameters": ("more parameters", "fewer parameters"),
-    "tokens_per_s": ("faster", "slower"),
-    "wall_seconds": ("more time", "less time"),
-    "gpu_peak_mib": ("more GPU memory", "less GPU memory"),
     "saved_mib": ("more activation memory", "less activation memory"),
 }
 PREFERABLE = (VerdictKind.BETTER, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
@@ -88,7 +83,7 @@ def plain_sentence(compared: Sequence[CellSummary], cells: Sequence[CellSummary]
     parts = as_sentence(parts)
     for control in (cell for cell in compared if spec.is_control(cell.axes)):
         parts += [*([" "] if parts else []), *_control(control, spec)]
-    return [*parts, *_costs(judged, named, by_name)]
+    return [*parts, *(_cheapest(judged, named, by_name) or _costs(judged, named, by_name))]
 
 
 def describe_clause(
@@ -195,7 +190,7 @@ def _clauses(
 
 
 def _size(cell: CellSummary) -> float:
-    return abs(cell.difference.interval.mean - cell.difference.null) if cell.difference else 0.0
+    return abs(cell.difference.interval.mean) if cell.difference else 0.0
 
 
 def _short(cell: CellSummary, hidden: Sequence[str]) -> str:
@@ -247,18 +242,28 @@ def _costs(judged: Sequence[CellSummary], named: Mapping[int, tuple[str, str]], 
     return [" Costs: ", *parts, "."] if parts else []
 
 
+def _cheapest(
+    judged: Sequence[CellSummary], named: Mapping[int, tuple[str, str]], by_name: Mapping[str, CellSummary]
+) -> Sentence:
+    """Return the sentence on the smallest cell that is not shown to be worse; empty when one is better, or none is smaller."""
+    kinds = {cell.verdict.kind for cell in judged if cell.verdict}
+    bases = {cell.baseline for cell in judged}
+    if VerdictKind.BETTER in kinds or len(bases) != 1 or len(judged) < 2:
+        return []
+    sizes = {id(c): c.costs["parameters"].mean for c in (*judged, by_name[bases.pop()]) if "parameters" in c.costs}
+    kept = [c for c in judged if c.verdict and c.verdict.kind is not VerdictKind.WORSE and id(c) in sizes]
+    cell = min(kept, key=lambda c: sizes[id(c)], default=None)
+    costs = _cost_differences(cell, by_name[cell.baseline]) if cell else []
+    if cell is None or sizes[id(cell)] > (1 - NOTABLE) * by_name[cell.baseline].costs["parameters"].mean:
+        return []
+    return [" The cheapest cell that is not shown to be worse is ", Name(named[id(cell)][0]), f": {', '.join(costs)}."]
+
+
 def _cost_differences(cell: CellSummary, baseline: CellSummary) -> list[str]:
-    """Return the costs that differ by more than 5 %, measured ones only when the ranges over seeds do not overlap."""
-    texts: list[str] = []
-    for metric in COST_METRICS:
-        ours, theirs = cell.costs.get(metric.name), baseline.costs.get(metric.name)
-        if metric.name in COST_WORDS and ours and theirs and theirs.mean:
-            change = ours.mean / theirs.mean - 1
-            first, second = cell.ranges.get(metric.name), baseline.ranges.get(metric.name)
-            apart = first and second and (first[0] > second[1] or first[1] < second[0])
-            if abs(change) > NOTABLE and (apart or not metric.measured):
-                texts.append(f"{100 * abs(change):.0f} % {COST_WORDS[metric.name][change < 0]}")
-    return texts
+    """Return the counted costs that differ by more than 5 %."""
+    costs = ((cell.costs.get(name), baseline.costs.get(name), words) for name, words in COST_WORDS.items())
+    changes = [(ours.mean / theirs.mean - 1, words) for ours, theirs, words in costs if ours and theirs and theirs.mean]
+    return [f"{100 * abs(change):.0f} % {words[change < 0]}" for change, words in changes if abs(change) > NOTABLE]
 
 
 def as_sentence(parts: Sequence[str]) -> list[str]:
@@ -316,14 +321,16 @@ def summarize(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
         compared = [replace(cell, name=comparison_name(cell.name, cell.baseline)) for cell in compared]
     inconclusive = [cell for cell in compared if cell.is_inconclusive and not spec.is_control(cell.axes)]
     others = [cell for cell in compared if cell not in inconclusive]
-    numbers = _list_largest(others, [_result(cell) for cell in others], MAX_LISTED)
+    subjects, controls = ([c for c in others if spec.is_control(c.axes) is state] for state in (False, True))
+    listed = [_list_largest(part, [_result(cell) for cell in part], MAX_LISTED) for part in (subjects, controls) if part]
+    numbers = "; ".join(listed)
     open_ = _open(inconclusive, rest, opening="" if numbers else f"Differences in {measure}, ")
     return Summary([f"Differences in {measure}: {numbers}."] if numbers else [], open_, plain=plain)
 
 
 def _list_largest(cells: Sequence[CellSummary], texts: Sequence[str], most: int = MAX_NAMED) -> str:
     """Join the texts of the cells that differ most, and state how many more cells there are."""
-    size = [abs(cell.difference.interval.mean - cell.difference.null) if cell.difference else 0.0 for cell in cells]
+    size = [abs(cell.difference.interval.mean) if cell.difference else 0.0 for cell in cells]
     order = sorted(range(len(cells)), key=lambda i: -size[i])
     more = len(cells) - most
     return "; ".join(texts[i] for i in order[:most]) + (f"; and {more} more" if more > 0 else "")
@@ -392,7 +399,7 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         return Summary([], [], plain=[plain])
     estimator = spec.estimator
     sign = 1 if estimator.value_direction == "min" else -1
-    scores = [_rank(sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean) for cell in completed]
+    scores = [sign * (cell.estimate or cell.value or paired.Interval(0, 0.0)).mean for cell in completed]
     best = [cell for cell, score in zip(completed, scores, strict=True) if score == min(scores)]
     seeds, name = count(best[0].seeds, "seed"), estimator.words.noun
     if len(cells) == 1:
@@ -406,11 +413,6 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         first = f"{opening}, {len(best)} cells share the best {name}, {estimator.format(best[0])}: {names}."
     plain = f"The study has no baseline, so cells are not compared, and the order of the {name}s may be due to chance."
     return Summary([first], [], plain=[plain])
-
-
-def _rank(value: float) -> float:
-    """Return a value to sort by; a median between infinities comes last."""
-    return value if value == value else math.inf
 
 
 def _without_baseline_pairs(cells: Sequence[CellSummary], spec: ComparisonSpec) -> Summary:
