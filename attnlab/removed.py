@@ -4,4 +4,6 @@
 # sentence "removed in 0.9: ...".
 REMOVED: dict[str, str] = {
     "dtype": "the task tokens reads .npy files, which state their type; np.save writes one",
+    "median": "use `mean` or `solve_rate`",
+    "superiority": "use `mean` or `solve_rate`",
 }

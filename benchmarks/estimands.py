@@ -1,4 +1,4 @@
-"""Simulated studies of bimodal and of skewed seeds: exact tests of other estimands than the mean, and fragile verdicts.
+"""Simulated studies of bimodal and of skewed seeds: the exact test of solve rates, and fragile verdicts.
 
 Scores of a recall task: a seed either solves the task, with a score near 1, or stays near 0.2. Correlated
 seeds solve the cell and the baseline together: they share data and initial values.
@@ -12,7 +12,7 @@ from functools import cache, partial
 
 import numpy
 
-from attnlab.stats.exact import p_above, sign_test_p
+from attnlab.stats.exact import p_above
 from attnlab.stats.paired import LEVEL, SKEWNESS_SEEDS
 from attnlab.stats.sequential import Looks
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation
@@ -53,55 +53,9 @@ def _p_by_solved(n: int) -> numpy.ndarray:
     return numpy.array([[min(p_above(a, b, n), p_above(b, a, n)) for b in range(n + 1)] for a in range(n + 1)])
 
 
-@cache
-def _p_by_signs(n: int) -> numpy.ndarray:
-    """Return (n + 1,) one-sided p-values of the sign test by the number of positive signs of n, in its own direction."""
-    return numpy.array([sign_test_p(max(k, n - k), n) for k in range(n + 1)])
-
-
 def solve_rate_p(cell: numpy.ndarray, baseline: numpy.ndarray) -> numpy.ndarray:
     """Return the one-sided p-value of the difference of solve rates in each study."""
     return _p_by_solved(cell.shape[1])[(cell > SOLVING).sum(1), (baseline > SOLVING).sum(1)]
-
-
-def sign_p(differences: numpy.ndarray) -> numpy.ndarray:
-    """Return the one-sided p-value of the sign test in each study. Scores are continuous here: there are no ties."""
-    return _p_by_signs(differences.shape[1])[(differences > 0).sum(1)]
-
-
-def mann_whitney_p(cell: numpy.ndarray, baseline: numpy.ndarray) -> numpy.ndarray:
-    """Return the one-sided exact p-value of the test of Mann and Whitney, which is not used."""
-    n = cell.shape[1]
-    wins = (cell[:, :, None] > baseline[:, None, :]).sum((1, 2))
-    return _tail(_rank_sums(n), numpy.maximum(wins, n * n - wins))
-
-
-def signed_rank_p(differences: numpy.ndarray) -> numpy.ndarray:
-    """Return the one-sided exact p-value of Wilcoxon's signed-rank test, which is not used."""
-    n = differences.shape[1]
-    ranks = abs(differences).argsort(1).argsort(1) + 1
-    total = (ranks * (differences > 0)).sum(1)
-    counts = numpy.ones(1)
-    for rank in range(1, n + 1):
-        counts = numpy.convolve(counts, [1, *[0] * (rank - 1), 1])
-    return _tail(counts, numpy.maximum(total, n * (n + 1) // 2 - total))
-
-
-@cache
-def _rank_sums(n: int) -> numpy.ndarray:
-    """Return the number of orders of two samples of n scores by the number of wins (Mann and Whitney 1947, recursion)."""
-    counts = numpy.zeros((n + 1, n + 1, n * n + 1))
-    counts[0, :, 0] = counts[:, 0, 0] = 1
-    for a in range(1, n + 1):
-        for b in range(1, n + 1):
-            counts[a, b] = counts[a, b - 1]
-            counts[a, b, b:] += counts[a - 1, b, : n * n + 1 - b]
-    return counts[n, n]
-
-
-def _tail(counts: numpy.ndarray, at_least: numpy.ndarray) -> numpy.ndarray:
-    upper = numpy.cumsum(counts[::-1])[::-1] / counts.sum()
-    return upper[at_least]
 
 
 def _rejected(p: numpy.ndarray) -> Share:
@@ -123,10 +77,8 @@ def bimodal_seeds(rate: float, correlation: float, n: int, studies: int, seed: i
     better, worse = bimodal(0.95, 0.2, correlation, (studies, n), seed + 1)
     return {
         "false": _rejected(solve_rate_p(cell, baseline)),
-        "sign": _rejected(sign_p(cell - baseline)),
         "t": _rejected(_mean_p(cell, baseline)),
         "power": _rejected(solve_rate_p(better, worse)),
-        "power, sign": _rejected(sign_p(better - worse)),
         "power, t": _rejected(_mean_p(better, worse)),
     }
 
@@ -142,12 +94,9 @@ def looks_at_bimodal_seeds(rate: float, correlation: float, studies: int, seed: 
         looks = [2 * LOOKS.adjust(p(cell[:, :n], baseline[:, :n]), n) < LEVEL for n in numbers]
         return Share(numpy.any(looks, axis=0).sum(), studies)
 
-    def signs(cell: numpy.ndarray, baseline: numpy.ndarray) -> numpy.ndarray:
-        return sign_p(cell - baseline)
-
-    tests = {"false": solve_rate_p, "sign": signs, "t": _mean_p}
+    tests = {"false": solve_rate_p, "t": _mean_p}
     shares = {name: rejected(test, pairs) for name, test in tests.items()}
-    powers = {"power": solve_rate_p, "power, sign": signs, "power, t": _mean_p}
+    powers = {"power": solve_rate_p, "power, t": _mean_p}
     return shares | {name: rejected(test, apart) for name, test in powers.items()}
 
 
@@ -163,49 +112,15 @@ EXACT_TESTS = Simulation(
     "exact-tests",
     "Bimodal seeds",
     "A cell and its baseline solve a task equally often; a seed solves it with a score near 1, or fails with a score near 0.2. "
-    "Any verdict of better or worse is false. The solve rate has the exact test of Barnard and Chan; the probability of "
-    "superiority and the median have the sign test. For comparison, the t-test of the mean. True differences are those of a "
-    "cell that solves the task with probability 0.95 from a baseline with 0.2.",
+    "Any verdict of better or worse is false. The solve rate has the exact test of Barnard and Chan. For comparison, the "
+    "t-test of the mean. True differences are those of a cell that solves the task with "
+    "probability 0.95 from a baseline with 0.2.",
     _bimodal_settings(),
     (
         Quantity("false", "false verdicts on solve rates", level=LEVEL, limit=LIMIT),
-        Quantity("sign", "false verdicts, sign test", level=LEVEL, limit=LIMIT),
         Quantity("t", "false verdicts, t-test of the mean", level=LEVEL),
         Quantity("power", "solve rates that differ found", Kind.POWER),
-        Quantity("power, sign", "the same, sign test", Kind.POWER),
         Quantity("power, t", "the same, t-test of the mean", Kind.POWER),
-    ),
-)
-
-
-# ---------------------------------------------------------------- why not tests with ranks
-
-
-def neither_is_better(n: int, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate a bimodal cell and a baseline in the middle: each beats the other in half of the seeds."""
-    cell, _ = bimodal(0.5, 0.5, 0.0, (studies, n), seed)
-    baseline = 0.6 + 0.05 * numpy.random.RandomState(seed + 1).standard_normal((studies, n))
-    return {"false": _rejected(sign_p(cell - baseline)), "ranks": _rejected(mann_whitney_p(cell, baseline))}
-
-
-def median_of_zero(n: int, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate skewed differences whose median is zero."""
-    differences = numpy.random.RandomState(seed).gamma(1, 1, (studies, n)) - math.log(2)
-    return {"false": _rejected(sign_p(differences)), "ranks": _rejected(signed_rank_p(differences))}
-
-
-RANK_TESTS = Simulation(
-    "rank-tests",
-    "Rank tests",
-    "Tests with ranks find more than the sign test with as few seeds, but they test another hypothesis. Superiority: a "
-    "bimodal cell beats a baseline with scores in the middle in half of the seeds; the test of Mann and Whitney asks whether "
-    "their scores have one distribution. Median: differences are skewed and have the median 0; the signed-rank test asks "
-    "whether they are symmetric about 0. Verdicts use the sign test.",
-    [Setting("superiority", f"{n} seeds", partial(neither_is_better, n)) for n in SEEDS]
-    + [Setting("median", f"{n} seeds", partial(median_of_zero, n)) for n in SEEDS],
-    (
-        Quantity("false", "false verdicts, sign test", level=LEVEL, limit=LIMIT),
-        Quantity("ranks", "false verdicts, rank test", level=LEVEL),
     ),
 )
 

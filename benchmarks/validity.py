@@ -23,7 +23,6 @@ from benchmarks import (
     levels,
     looks,
     lost_seeds,
-    margins,
     moderation,
     predictions,
     predictive_validity,
@@ -49,7 +48,6 @@ SIMULATIONS: tuple[Simulation, ...] = (
     factorial.FACTORIAL,
     lost_seeds.LOST_SEEDS,
     fixed_seeds.FIXED_SEEDS,
-    margins.ESTIMATED_MARGINS,
     levels.MODERATED_LEVELS,
     looks.UNTIL_CONCLUSIVE,
     moderation.MODERATED_LOOKS,
@@ -58,7 +56,6 @@ SIMULATIONS: tuple[Simulation, ...] = (
     levels.MODERATED_OPTIMA,
     trends.TRENDS,
     levels.SWEPT_TRENDS,
-    several_studies.MEAN_OVER_STUDIES,
     intervals.INTERVALS,
     intervals.CHOSEN_ESTIMATES,
     fixed_seeds.PLANNED_SEEDS,
@@ -67,7 +64,6 @@ SIMULATIONS: tuple[Simulation, ...] = (
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,
     estimands.EXACT_TESTS,
-    estimands.RANK_TESTS,
     estimands.FRAGILE,
 )
 

@@ -20,11 +20,6 @@ SHARE_WORDS = {"acc", "accuracy", "auc", "auroc", "dice", "exact", "f1", "iou", 
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
 
 
-def slope_name(metric: str) -> str:
-    """Return the name of the summary metric that holds the final slope of a metric on ``valid`` over the log of steps."""
-    return f"valid_{metric}_slope"
-
-
 def format_metric(value: float, digits: int = 4) -> str:
     """Format a metric with a fixed number of decimals, so that a column aligns; tiny and huge values in scientific notation."""
     if value and abs(value) < 0.5 * 10**-digits:

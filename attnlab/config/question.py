@@ -6,7 +6,6 @@ published one that the study judges, written before its results are known.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -15,14 +14,10 @@ from pydantic_core import PydanticKnownError
 from attnlab.config.types import Section, conflict, expected
 from attnlab.registry import ESTIMATORS
 
-SHARE = r" *(\d+(?:\.\d+)?) *% *of *steps *"
-Direction = Literal[
-    "better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot", "saves", "costs"
-]
+Direction = Literal["better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot"]
 OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "equivalent", "different")
 OF_TRENDS: tuple[Direction, ...] = ("grows", "shrinks", "steady", "changes")
 OF_SOLVE_RATES: tuple[Direction, ...] = ("can", "cannot")
-OF_TRAINING: tuple[Direction, ...] = ("saves", "costs")
 
 
 def _margin(value: Any) -> Any:
@@ -30,29 +25,17 @@ def _margin(value: Any) -> Any:
         if not value:
             raise expected("at least one task with its margin, such as {enwik8: 0.01, imdb: 0.005}")
         return {str(task): _margin(margin) for task, margin in value.items()}
-    if isinstance(value, str):
-        match = re.fullmatch(SHARE, value)
-        if match is None or not 0 < float(match[1]) < 100:
-            raise expected("a number greater than 0, or a share of training such as 5 % of steps")
-        return f"{float(match[1]):g} % of steps"
-    if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
-        raise expected("a number greater than 0, or a share of training such as 5 % of steps")
+    if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool) and not value > 0):
+        raise expected("a number greater than 0, in the unit of the metric")  # shares of the steps were removed in 0.9
     return value
 
 
-_ONE_MARGIN = [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{SHARE}$"}]
+_ONE_MARGIN = {"type": "number", "exclusiveMinimum": 0}
+_MARGINS = {"type": "object", "minProperties": 1, "additionalProperties": _ONE_MARGIN}
 Margin = Annotated[
-    float | str | dict[str, float | str] | None,
+    float | dict[str, float] | None,
     BeforeValidator(_margin),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                *_ONE_MARGIN,
-                {"type": "object", "minProperties": 1, "additionalProperties": {"anyOf": _ONE_MARGIN}},
-                {"type": "null"},
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [_ONE_MARGIN, _MARGINS, {"type": "null"}]}),
 ]
 
 
@@ -78,12 +61,6 @@ Metric = Annotated[
 ]
 
 
-def share_of_steps(margin: float | str | None) -> float | None:
-    """Return the share of a margin such as "5 % of steps", here 0.05; None for a margin in the metric's unit."""
-    match = re.fullmatch(SHARE, margin) if isinstance(margin, str) else None
-    return float(match[1]) / 100 if match else None
-
-
 def _known(name: str) -> str:
     if name not in (names := ESTIMATORS.names()):
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"})
@@ -98,8 +75,7 @@ class EstimandConfig(Section):
 
     name: _Name = Field(
         default="mean",
-        description="mean; median of the differences; solve_rate, the share of seeds that reach a threshold; superiority, the "
-        "probability that a run beats the run of the baseline with the same seed",
+        description="mean, or solve_rate, the share of seeds that reach a threshold",
     )
     threshold: float | None = Field(default=None, description="the score that solves the task; null: the default of the task")
 
@@ -111,7 +87,7 @@ class EstimandConfig(Section):
 
     @property
     def label(self) -> str:
-        """A short text: "median", "solve_rate at 0.9"."""
+        """A short text: "mean", "solve_rate at 0.9"."""
         return self.name if self.threshold is None else f"{self.name} at {self.threshold:g}"
 
     def estimator(self, metric: str, direction: str) -> Any:
@@ -123,7 +99,7 @@ def _short(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
     if value is not None and not isinstance(value, dict | EstimandConfig):
-        raise expected("a name, such as median, or {name: solve_rate, threshold: 0.9}")
+        raise expected("a name, such as solve_rate, or {name: solve_rate, threshold: 0.9}")
     return value
 
 
@@ -166,13 +142,13 @@ class ClaimConfig(Section):
     baseline: AxisValues = Field(default=None, description="when the study has several baselines: the one to compare with")
     direction: Direction = Field(
         description="for a difference: better, worse, equivalent or different; for its change over levels: grows, shrinks, "
-        "steady or changes; for a solve rate: can or cannot; for the steps to the baseline's score: saves or costs"
+        "steady or changes; for a solve rate: can or cannot"
     )
     size: float | None = Field(
         default=None,
         gt=0,
         le=1e12,
-        description="the published size, in the unit of the result; for saves and costs: a share of the steps",
+        description="the published size, in the unit of the result",
     )
     published: str = Field(
         default="", max_length=300, description="the published figures and their setting, for the page of claims"
@@ -194,6 +170,7 @@ class ClaimConfig(Section):
         description="the expected standard deviation of the difference between two runs with the same seed",
     )
     known: bool = Field(default=False, description="true for a control: a claim that is known to hold")
+    history: str = Field(default="", max_length=600, description="what happened to the claim, for the page of claims")
 
     @model_validator(mode="after")
     def _one_subject(self) -> Self:
@@ -203,6 +180,4 @@ class ClaimConfig(Section):
             raise conflict(
                 f"expected {', '.join(OF_DIFFERENCES[:-1])} or different of an effect, got {self.direction}", "direction"
             )
-        if self.direction == "saves" and self.size is not None and self.size >= 1:
-            raise conflict(f"expected a share of the steps, less than 1, got {self.size:g}", "size")
         return self

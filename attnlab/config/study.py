@@ -234,13 +234,11 @@ class StudyConfig(Section):
     )
     estimand: Estimand = Field(
         default=None,
-        description="the number that summarizes the seeds of a cell: mean, median, solve_rate or superiority; null: the "
-        "default of the task",
+        description="the number that summarizes the seeds of a cell: mean or solve_rate; null: the default of the task",
     )
     margin: Margin = Field(
         default=None,
-        description="the largest difference that counts as equivalent: a number, or a share of training, for example 5 % of "
-        "steps; with several tasks also a margin for each of them",
+        description="the largest difference that counts as equivalent; with several tasks also a margin for each of them",
     )
     questions: list[FurtherQuestion] = Field(
         default=[],

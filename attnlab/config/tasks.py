@@ -24,7 +24,7 @@ class TaskQuestion:
 
     metric: str
     direction: str
-    margin: float | str | None = None
+    margin: float | None = None
 
 
 def task_axis(study: StudyConfig) -> str:

@@ -71,7 +71,7 @@ class Plan:
         return sorted(names, key=lambda name: name == "loss")
 
     @property
-    def margin(self) -> float | str | dict[str, float | str | None] | None:
+    def margin(self) -> float | dict[str, float | None] | None:
         """The margin as the study states it; of several tasks, label of the task -> margin."""
         if self.tasks:
             return {label: question.margin for label, question in self.tasks.items()}

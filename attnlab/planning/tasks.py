@@ -99,7 +99,7 @@ def resolve_questions(study: StudyConfig, resolved: Sequence[CellPair]) -> dict[
     units = {question.metric for question in questions.values()}
     if isinstance(study.margin, int | float) and len(units) > 1:
         message = f"margin: expected a margin for each task, because they have different metrics ({', '.join(sorted(units))})"
-        example = f"margin: {{{', '.join(f'{label}: ...' for label in questions)}}} or 2 % of steps"
+        example = f"margin: {{{', '.join(f'{label}: ...' for label in questions)}}}"
         raise UserError(f"{message}: {example}", study.where("margin"))
     return questions
 
@@ -305,7 +305,7 @@ def _margin_notes(question: TaskQuestion, task: Any, estimand: EstimandConfig, *
         yield from _on_margin(question.margin, question.metric, scores)
 
 
-def share_notes(metric: str, margin: float | str | None) -> Iterator[str]:
+def share_notes(metric: str, margin: float | None) -> Iterator[str]:
     """Yield a note on the margin of a program's metric that is a share by its name, and may be printed in per cent."""
     if is_share(metric) and isinstance(margin, float) and WIDE <= margin < 10:
         yield (

@@ -119,7 +119,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     sections = sections_of(study, records=records)
     spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
     spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
-    spec = with_margin(spec, now["margin"], exclude_trials(records))
+    spec = with_margin(spec, now["margin"])
     spec = look_history(spec.study, root).apply(spec)
     scores = tuple(read_reference_scores(client, record.info.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.

@@ -34,11 +34,7 @@ MOST_ITEMS = 2000  # of a test, whose shares have few values
 
 
 def margin_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
-    """Return a note on a margin that is too wide for the scores, and one on the value of a margin in per cent of steps."""
-    return [*_on_width(cells, spec), *_on_share(spec)]
-
-
-def _on_width(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
+    """Return a note on a margin that is too wide for the scores."""
     if spec.margin is None or not has_wide_margin(cells, spec):
         return []
     scores = [score for cell in cells for score in cell.values.values()]
@@ -50,24 +46,6 @@ def _on_width(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     return [
         f"The margin of {spec.margin:g} is too wide: the scores in {spec.metric} are between {min(scores):.4g} and "
         f"{max(scores):.4g}, so nearly every cell would be equivalent.{points}"
-    ]
-
-
-def _on_share(spec: ComparisonSpec) -> list[str]:
-    if spec.goal.margin_share is None:
-        return []
-    name = f"the margin of {100 * spec.goal.margin_share:g} % of steps"
-    if spec.margin is None:
-        return [
-            f"{name[0].upper()}{name[1:]} has no value: no run of the baseline has a validation curve that improves in the "
-            "second half of training. Without it, no cell can be equivalent."
-        ]
-    start = f"{name[0].upper()}{name[1:]} is {spec.margin:.3g} in {spec.metric}"
-    return [
-        f"{start}: the slope of the baseline's validation curve over the logarithm of the steps, in the second half of "
-        f"training (the mean over its seeds), times the logarithm of {1 + spec.goal.margin_share:g}. The tests count its error."
-        " Caution: trainings of different lengths can differ by more than the slope within one training suggests. The margin "
-        "is then narrow, and verdicts of equivalent are rarer."
     ]
 
 
@@ -170,8 +148,9 @@ def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
 def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
     """Return notes on what makes no difference: seeds with one result, and axes that leave the baseline's results unchanged.
 
-    Results are equal to within the noise of a GPU (`attnlab.stats.paired.NOISE`). Scores of attnlab's runs can be equal
-    because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is noted.
+    Seeds are equal to within single precision, cells up to rounding (`attnlab.stats.paired`). Scores of attnlab's runs can be
+    equal because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is
+    noted.
     """
     return [*_equal_seeds(cells), *_equal_cells(cells)]
 
@@ -210,7 +189,7 @@ def _equal_cells(cells: Sequence[CellSummary]) -> list[str]:
     is_program = any(is_program_test(cell.test) for cell in cells)
     why = "the program may not use {axes}" if is_program else "{axes} may have no effect"
     return [
-        f"The same results as the baseline in every seed, to a relative 1e-6: {', '.join(names)}; {why.format(axes=axes)}."
+        f"The same results as the baseline in every seed: {', '.join(names)}; {why.format(axes=axes)}."
         for axes, names in texts.items()
     ]
 

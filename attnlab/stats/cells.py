@@ -28,15 +28,11 @@ class Goal:
         metric: Name of the metric.
         direction: "min" when smaller values are better, else "max".
         margin: Largest difference that counts as equivalent, in the metric's unit.
-        margin_share: Share of the baseline's steps from which the margin was estimated (`attnlab.stats.question`).
-        margin_by_seed: Seed -> the estimate from its runs; empty for a margin that the study states in the metric's unit.
     """
 
     metric: str
     direction: str
     margin: float | None = None
-    margin_share: float | None = None
-    margin_by_seed: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Estimators: the value of a cell, the difference of two cells, and what both are called in tables and texts.
 
 A mean is compared by paired t-tests (`attnlab.stats.paired`), also at the optimum of a curve over a swept hyperparameter
-(`attnlab.stats.sweep`); other numbers have exact tests (`attnlab.stats.exact_estimators`).
+(`attnlab.stats.sweep`); solve rates have exact tests (`attnlab.stats.exact_estimators`).
 
 The summary of a cell holds what an estimator computes. `attnlab.stats.compare` fills it in.
 """
@@ -50,7 +50,7 @@ class CellSummary:
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
         curve: Its curve over the swept hyperparameter, in a study with a sweep.
-        estimate: Its solve rate, or its median, with the exact interval, for another estimand than the mean. Diverged runs
+        estimate: Its solve rate with the exact interval, for that estimand. Diverged runs
             count (`attnlab.stats.exact_estimators`).
         scores: Seed -> score, for another estimand than the mean: `values`, and the worst score for seeds that diverged.
         lost: Seeds that ended without a score. In a study with a sweep, a diverged run is none of them: it bounds the optimum.
@@ -146,9 +146,8 @@ class Estimator:
         threshold: The score that solves the task; None when the estimator takes none.
         sweep: Dotted path of the hyperparameter that is tuned before cells are compared, for example `train.lr`; else "".
         is_exact: Tests are exact: a few seeds cannot be significant, and verdicts are not predicted. Else they are t-tests.
-        is_mean: Differences are differences of means: they have trends over levels, effects and pooled means.
+        is_mean: Differences are differences of means: they have trends over levels, and effects.
         in_unit: Differences have the unit of the metric, as the scores of single seeds have.
-        has_equivalence: Cells can be equivalent within a margin.
         takes_threshold: The estimator has a threshold.
         is_rate: Values are rates, of which larger ones are better whatever the direction of the metric.
         lost_states: States of runs without a score. A diverged run has one where divergence is an outcome.
@@ -165,7 +164,6 @@ class Estimator:
     is_exact: ClassVar[bool] = False
     is_mean: ClassVar[bool] = True
     in_unit: ClassVar[bool] = True
-    has_equivalence: ClassVar[bool] = True
     takes_threshold: ClassVar[bool] = False
     is_rate: ClassVar[bool] = False
     lost_states: ClassVar[tuple[RunState, ...]] = LOST_STATES
@@ -252,9 +250,9 @@ class Estimator:
 
     def margin_problem(self, margin: Any) -> str:
         """Return the reason why a study with this estimator cannot have a margin, as "expected ..."; "" if it can."""
-        return "" if self.has_equivalence else f"expected none with {self.name}, which has no test for equivalence"
+        return ""
 
-    def margin_notes(self, margin: float | str | None) -> list[str]:
+    def margin_notes(self, margin: float | None) -> list[str]:
         """Return notes on a margin that is not in the metric's unit."""
         return []
 

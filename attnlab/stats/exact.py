@@ -1,8 +1,4 @@
-"""Exact tests and intervals from counts and order statistics, without assumptions on the distribution of the scores.
-
-Tests are one-sided: `tail` is the probability with which one end of an interval is missed.
-
-The inference on the difference of two solve rates is exact, too.
+"""The exact test and the intervals of solve rates, without assumptions on the distribution of the scores.
 
 Each of two cells is trained with the same n seeds, and some of its runs solve the task. The test of Barnard
 (1947) asks for the probability of counts at least as far apart as the observed ones if both cells have the
@@ -10,6 +6,8 @@ same solve rate, at the least favorable value of that rate. Chan (1998) extends 
 size, which gives one-sided tests against a margin and, by inversion (Chan and Zhang 1999), an interval that
 agrees with the tests. Pairs of counts are ordered by the score statistic with the variance at the tested
 difference (Farrington and Manning 1990).
+
+`tail` is the probability with which one end of an interval is missed.
 
 The test treats the runs of a pair as independent. Pairs share data and initial values, so a seed that
 solves one cell is more often one that solves the other; that makes counts far apart rarer than assumed, and
@@ -29,7 +27,6 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -60,30 +57,14 @@ class ExactInterval(Interval):
         return None
 
 
-def sign_test_p(positive: int, n: int) -> float:
-    """Return the probability of at least `positive` of `n` signs if both are equally likely."""
-    from scipy.special import bdtrc
-
-    return 1.0 if positive <= 0 else float(bdtrc(positive - 1, n, 0.5))
-
-
 def clopper_pearson(count: int, n: int, tail: float) -> tuple[float, float]:
     """Return the interval of Clopper and Pearson (1934) of a probability, from a count of `n`; (0, 1) if `n` is 0."""
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest
 
-    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, tail))
-    high = 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - tail))
-    return low, high
-
-
-def median_interval(values: Sequence[float], tail: float) -> tuple[float, float] | None:
-    """Return the interval of a median between two order statistics, which agrees with the sign test.
-
-    None with so few values that even the smallest and the largest miss the median more often than `tail` allows.
-    """
-    n, ordered = len(values), sorted(values)
-    left_out = next(k for k in range(n + 1) if sign_test_p(n - k, n) > tail)  # on each side
-    return (ordered[left_out - 1], ordered[n - left_out]) if left_out else None
+    if n == 0:
+        return 0.0, 1.0
+    interval = binomtest(count, n).proportion_ci(1 - 2 * tail, "exact")
+    return float(interval.low), float(interval.high)
 
 
 @lru_cache(maxsize=4096)

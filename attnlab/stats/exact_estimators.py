@@ -1,27 +1,14 @@
-"""Estimators with exact tests: the median, the solve rate, and the probability of superiority.
+"""The solve rate: the share of seeds that reach a threshold, with exact tests.
 
 On tasks such as recall, one seed of a configuration solves the task and the next does not. The mean over
-seeds is then the score of no run, and its t-test assumes a distribution that the scores do not have.
+seeds is then the score of no run, and its t-test assumes a distribution that the scores do not have. The difference of two
+solve rates has the exact test of Barnard and Chan (`attnlab.stats.exact`).
 
-    median       the median of the paired differences: the sign test, with the interval between two order statistics. The
-                 signed-rank test would need fewer seeds, and symmetric differences
-    solve_rate   the difference of the shares of seeds that reach a threshold: the exact test of Barnard and Chan
-                 (`attnlab.stats.exact`)
-    superiority  the probability that a run beats the baseline's run with the same seed, where the two differ: the sign test,
-                 with the interval of Clopper and Pearson (1934). The test of Mann and Whitney would need fewer seeds; it
-                 also calls cells different of which neither beats the other more often, if one of them is bimodal
+A diverged run is an outcome of its cell: it does not solve the task. Runs that failed, timed out or ran out of memory have no
+score.
 
-A diverged run is an outcome of its cell and counts in all three: it does not solve the task, it loses against a run that
-completed, and as a score it is worse than any other. A median that falls on a diverged run is infinite. Runs that failed, timed
-out or ran out of memory have no score. Scores that differ by no more than `attnlab.stats.paired.NOISE` are ties.
-
-`benchmarks.estimands` has the simulations behind these choices. The tests are discrete, so that their error
-rates lie below their levels. The correction for looks was calibrated for t-tests; `benchmarks.estimands`
-also simulates these tests with it.
-
-Reference:
-    Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated in the case of the binomial.
-    Biometrika 26, 404-413.
+`benchmarks.estimands` has the simulations behind this choice. The test is discrete, so that its error rate lies below its
+level. The correction for looks was calibrated for t-tests; `benchmarks.estimands` also simulates this test with it.
 """
 
 from __future__ import annotations
@@ -30,123 +17,94 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
-from typing import Any, ClassVar
+from typing import Any
 
 from attnlab._util.run_state import RunState
-from attnlab._util.text import count
 from attnlab.stats import paired
 from attnlab.stats.estimators import CellSummary, Ends, Estimator, Runs, Scores, Words
-from attnlab.stats.exact import (
-    ExactInterval,
-    clopper_pearson,
-    interval_of_difference,
-    median_interval,
-    p_above,
-    predicted_solved,
-    sign_test_p,
-)
+from attnlab.stats.exact import ExactInterval, clopper_pearson, interval_of_difference, p_above, predicted_solved
 from attnlab.stats.paired import LEVEL, Difference, Interval, describe_level
 from attnlab.stats.records import OUTCOMELESS_STATES, state_of
 from attnlab.stats.sequential import Looks, adjusted_p, level_at, levels_at
 
 UNLIKELY = 1e-5  # outcomes of further seeds that a prediction leaves out
-FARTHEST = 200  # largest number of seeds that `Exact.fewest_seeds` considers
+FARTHEST = 200  # largest number of seeds that `SolveRate.fewest_seeds` considers
 WIDE_RATE = 0.5  # margin of solve rates from which on it is noted: few seeds tell small differences apart
-EXACT = Words(
-    noun="median",
-    heading="median {metric}",
-    summary="median over {{seeds}}",
-    compared_by="{description}",
-    caption="compared by {description}; exact 95 % intervals in brackets",
-)
+DIGITS = 2  # decimals of the ends of an interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactDifference(Difference):
-    """A cell compared with its baseline by an exact test, over the seeds of which both completed or diverged.
+    """The solve rate of a cell minus its baseline's, over the seeds of which both completed or diverged.
 
-    It has no standard deviation and no effect size. Equal scores at the limits of a task do not make two cells identical.
-    `interval` has the median of the differences, in the metric's unit; the solve rate of the cell minus the baseline's;
-    or the probability of superiority, between 0 and 1.
+    It has no standard deviation and no effect size. Equal rates do not make two cells identical.
 
     Attributes:
         estimator: The estimator.
         pairs: (score of the cell, score of the baseline) of each seed; infinite for a diverged run.
     """
 
-    estimator: Exact
+    estimator: SolveRate
     pairs: tuple[tuple[float, float], ...]
 
     @property
     def has_equal_scores(self) -> bool:
-        return not any(self.gaps)
-
-    @property
-    def wins(self) -> tuple[int, int]:
-        """Numbers of seeds in which the cell and the baseline are better than the other."""
-        lower, higher = sum(gap < 0 for gap in self.gaps), sum(gap > 0 for gap in self.gaps)
-        return (lower, higher) if self.estimator.direction == "min" else (higher, lower)
-
-    @property
-    def gaps(self) -> list[float]:
-        """The score of the cell minus the baseline's in each seed: 0 for a tie, infinite if one of them diverged."""
-        return [_gap(cell, baseline) for cell, baseline in self.pairs]
-
-    @property
-    def may_be_repeated(self) -> bool:
-        gaps = self.gaps
-        if self.estimator.takes_threshold:
-            return False  # that all seeds reach it, or none, is an ordinary result
-        if len(gaps) < 2 or not any(gaps) or not all(map(math.isfinite, gaps)):
-            return False
-        return paired.agree(gaps, [paired.noise(*pair) for pair in self.pairs])
-
-    def test_margins(self, pairs: Sequence[tuple[float, float]]) -> ExactDifference:
-        beyond = (sum(margin + sign * gap > 0 for margin, gap in pairs) for sign in (-1, 1))
-        near = max(sign_test_p(count, len(pairs)) for count in beyond)
-        return replace(self, p_equivalent=adjusted_p(near, self.looks, len(pairs)))
+        return all(a == b or abs(a - b) <= paired.noise(a, b) < math.inf for a, b in self.pairs)
 
     def ends_at(self, level: float) -> Ends:
         return self.estimator.estimate(self, level_at(level / 2, self.looks, len(self.pairs)))[1]
 
-    def verdict_probability(self, seeds: int) -> float | None:
-        """Return the predicted probability of a verdict with more seeds; None for an estimator without predictions."""
+    def verdict_probability(self, seeds: int) -> float:
+        """Return the predicted probability of a verdict with more seeds."""
         return self.estimator.verdict_probability(self, seeds)
 
     def fewest_seeds(self, numbers: Iterable[int]) -> int | None:
         return self.estimator.fewest_seeds(comparisons=self.comparisons, looks=self.looks, numbers=numbers)
 
     def format(self, *, short: bool = False) -> str:
-        return self.estimator.format_difference(self)
+        """Format the difference with its interval and sign, as in "+0.80 [+0.11, +0.99]"."""
+        return f"{self.interval.mean:+.{DIGITS}f} {self.format_ends(self.interval)}".rstrip()
 
     def format_ends(self, interval: Interval) -> str:
-        return interval.format_ends(digits=self.estimator.digits, sign=self.estimator.has_sign)
+        return interval.format_ends(digits=DIGITS, sign=True)
 
     def format_size(self) -> str:
         return f", {self.format()}"  # which has a sign
 
 
-def _gap(cell: float, baseline: float) -> float:
-    if cell == baseline or abs(cell - baseline) <= paired.noise(cell, baseline) < math.inf:
-        return 0.0
-    return cell - baseline
+class SolveRate(Estimator):
+    """The share of seeds that reach the threshold. A diverged run has the worst score."""
 
-
-class Exact(Estimator):
-    """Base class of estimators with exact tests. A diverged run has the worst score.
-
-    Attributes:
-        null: Value of the estimate without a difference.
-        digits: Decimals of the ends of an interval of differences.
-        has_sign: Differences are written with a sign.
-    """
-
-    is_exact, is_mean = True, False
+    name = "solve_rate"
+    is_exact = takes_threshold = is_rate = True
+    is_mean = in_unit = False
     lost_states = OUTCOMELESS_STATES
-    null: ClassVar[float] = 0.0
-    digits: ClassVar[int] = 2
-    has_sign: ClassVar[bool] = True
+    references = ("barnard1947", "chan1998", "clopper1934")
+    templates = Words(
+        noun="solve rate",
+        heading="{metric} {sign} {threshold:g}",
+        summary="share of solved seeds over {{seeds}}",
+        description="the solve rate, the share of seeds with {metric} of {limit} {threshold:g}",
+        compared_by="{description}",
+        caption="compared by {description}; exact 95 % intervals in brackets",
+        measure="the share of seeds with {heading}",
+        difference_heading="difference in solve rate from",
+        test="exact test of Barnard and Chan",
+        test_note="the exact test of Barnard and Chan. The rate of a cell has the interval of Clopper and Pearson, the "
+        "difference of two rates the interval that agrees with the test. The runs of a pair count as independent, which is "
+        "cautious if seeds that solve one cell tend to solve the other",
+        diverged="it does not solve the task",
+    )
+
+    def solves(self, score: float) -> bool:
+        """Return True when the score of a run reaches the threshold."""
+        assert self.threshold is not None
+        return score <= self.threshold if self.direction == "min" else score >= self.threshold
+
+    def solved(self, difference: ExactDifference) -> tuple[int, int]:
+        """Return the numbers of seeds in which the cell and the baseline solve the task."""
+        first, second = (sum(self.solves(pair[i]) for pair in difference.pairs) for i in (0, 1))
+        return first, second
 
     def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
         """Fill in the scores of each cell and their estimate; the mean is kept without an interval."""
@@ -160,14 +118,15 @@ class Exact(Estimator):
         return evaluated
 
     def summarize(self, scores: Sequence[float], *, looks: Looks | None = None) -> ExactInterval:
-        """Return the number of a single cell with its exact 95 % interval: by default the median.
+        """Return the solve rate of a single cell with its exact 95 % interval, which holds at all looks together.
 
         Args:
             scores: One per seed, infinite for one that diverged; at least one.
-            looks: Widen the interval so that it covers the true value at all of these looks together.
+            looks: Looks at which the study is judged.
         """
-        tail = level_at(LEVEL / 2, looks, len(scores))
-        return ExactInterval(len(scores), median(scores), None, *(median_interval(scores, tail) or (None, None)))
+        n, solved = len(scores), sum(map(self.solves, scores))
+        ends = clopper_pearson(solved, n, level_at(LEVEL / 2, looks, n))
+        return ExactInterval(n, solved / n, None, *ends, solved=solved)
 
     def compare(
         self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
@@ -177,22 +136,23 @@ class Exact(Estimator):
             return None
         n = len(pairs)
         looks = looks and looks.extend_to(n)
-        options = {"null": self.null, "like_metric": self.difference_direction == self.direction}
-        untested = ExactDifference(ExactInterval(n, 0.0), **options, margin=margin, looks=looks, estimator=self, pairs=pairs)
+        options = {"like_metric": self.direction == "max", "margin": margin, "looks": looks}
+        untested = ExactDifference(ExactInterval(n, 0.0), **options, estimator=self, pairs=pairs)
         estimate, ends = self.estimate(untested, level_at(LEVEL / 2, looks, n))
         untested = replace(untested, interval=ExactInterval(n, estimate, None, *ends))
         if n < 2 or (looks and looks.announced and n < looks.first):
             return replace(untested, interval=replace(untested.interval, low=None, high=None))
-        p = min(self.one_sided_p(untested, self.null, above=above) for above in (True, False))
+        p = min(self.one_sided_p(untested, 0.0, above=above) for above in (True, False))
         p = min(1.0, 2 * adjusted_p(p, looks, n))
-        if margin is None or not self.has_equivalence:
+        if margin is None:
             return replace(untested, p=p)
         near = max(self.one_sided_p(untested, -margin, above=True), self.one_sided_p(untested, margin, above=False))
         return replace(untested, p=p, p_equivalent=adjusted_p(near, looks, n))
 
     def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        """Return the estimate of a difference and the ends of its interval, each missed with probability `tail`."""
-        raise NotImplementedError
+        """Return the difference and the ends of its interval, each missed with probability `tail`."""
+        (cell, baseline), n = self.solved(difference), len(difference.pairs)
+        return (cell - baseline) / n, interval_of_difference(cell, baseline, n, tail)
 
     def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
         """Return the one-sided p-value against a difference beyond a limit, not corrected for looks.
@@ -202,19 +162,33 @@ class Exact(Estimator):
             limit: The tested value.
             above: Test whether the true difference lies above the limit, rather than below it.
         """
-        raise NotImplementedError
+        (cell, baseline), n = self.solved(difference), len(difference.pairs)
+        return p_above(cell, baseline, n, limit) if above else p_above(baseline, cell, n, -limit)
 
-    def verdict_probability(self, difference: ExactDifference, seeds: int) -> float | None:
-        """Return the predicted probability that a difference has a verdict with more seeds; None without a prediction."""
-        return None
+    def verdict_probability(self, difference: ExactDifference, seeds: int) -> float:
+        """Return the predicted probability that a difference has a verdict with more seeds."""
+        (cell, baseline), n = self.solved(difference), len(difference.pairs)
+        added = seeds - n
+        two_sided, one_sided = levels_at(difference.levels, difference.looks, seeds)
+        margin = difference.margin
+
+        def is_conclusive(a: int, b: int) -> bool:
+            if p_above(max(a, b), min(a, b), seeds) <= two_sided / 2:
+                return True
+            return margin is not None and max(p_above(a, b, seeds, -margin), p_above(b, a, seeds, -margin)) <= one_sided
+
+        of_cell, of_baseline = (predicted_solved(count, n, added) for count in (cell, baseline))
+        outcomes = [(a, b, float(of_cell[a] * of_baseline[b])) for a in range(added + 1) for b in range(added + 1)]
+        likely = [outcome for outcome in outcomes if outcome[2] > UNLIKELY]
+        return sum(probability for a, b, probability in likely if is_conclusive(cell + a, baseline + b))
 
     def smallest_p(self, n: int) -> float:
         """Return the smallest two-sided p-value that any scores of `n` seeds can have."""
-        return min(1.0, 2 * sign_test_p(n, n))
+        return min(1.0, 2 * p_above(n, 0, n))
 
     def smallest_equivalent_p(self, n: int, margin: float) -> float:
         """Return the p-value of the equivalence test of `n` seeds with equal results."""
-        return sign_test_p(n, n)
+        return p_above(n, n, n, -margin)
 
     def fewest_seeds(
         self, *, comparisons: int = 1, looks: Looks | None = None, numbers: Iterable[int] | None = None
@@ -248,10 +222,6 @@ class Exact(Estimator):
         index = bisect_left(numbers, True, key=lambda n: comparisons * self.smallest_equivalent_p(n, margin) < LEVEL)
         return numbers[index] if index < len(numbers) else None
 
-    def format_difference(self, difference: ExactDifference) -> str:
-        """Format a difference with its interval and sign, as in "+0.80 [+0.11, +0.99]"."""
-        return f"{difference.interval.mean:+.{self.digits}f} {difference.format_ends(difference.interval)}".rstrip()
-
     def columns(self, cell: CellSummary) -> dict[str, Any]:
         """Return the estimand and the estimate with its interval; the columns of the metric have the mean."""
         estimate = cell.estimate
@@ -265,8 +235,6 @@ class Exact(Estimator):
         texts += self.warnings(cells)
         if any(cell.scores.keys() - cell.values.keys() for cell in cells):
             texts.append(f"A diverged run is an outcome of its cell: {self.words.diverged}.")
-        if self.words.noun not in self.words.description:
-            texts.append(f"The figure of a single cell is the {self.words.noun} of its seeds.")
         if not any(comparison.difference for cell in cells for comparison in (cell, *cell.further)):
             return texts
         texts.append(
@@ -274,9 +242,7 @@ class Exact(Estimator):
             f"{self.words.test_note}. Variances are not borrowed, and no distribution of the scores is assumed. “Inconclusive” "
             "means that these seeds do not decide between the cells, not that the cells are equal."
         )
-        if not self.has_equivalence:
-            texts.append("No verdict of equivalent: there is no test for it.")
-        elif margin is not None:
+        if margin is not None:
             texts.append(f"Equivalent: two one-sided tests of the same kind place the difference within ±{margin:g} of zero.")
         if looks is not None and looks.count > 1:
             numbers = [*range(looks.first, looks.last + 1), *looks.further]
@@ -286,100 +252,6 @@ class Exact(Estimator):
                 "an exact test is smaller."
             )
         return texts
-
-
-class Median(Exact):
-    """The median of the paired differences."""
-
-    name = "median"
-    digits = 4
-    templates = replace(
-        EXACT,
-        description="the median of the differences in {metric} between runs with the same seed",
-        measure="the median of {quantity}",
-        test="sign test",
-        test_note="the sign test of the paired differences. Their median has the interval between two order statistics",
-        diverged="its score is worse than any other, and a median that falls on diverged runs is no number",
-    )
-
-    def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        return median(difference.gaps), median_interval(difference.gaps, tail) or (None, None)
-
-    def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        beyond = sum(gap > limit if above else gap < limit for gap in difference.gaps)
-        return sign_test_p(beyond, len(difference.pairs))
-
-    def format_difference(self, difference: ExactDifference) -> str:
-        """Format a difference like a score, as in "+0.0100 [-0.0200, +0.0300]"."""
-        return difference.interval.format(sign=True)
-
-
-class SolveRate(Exact):
-    """The share of seeds that reach the threshold."""
-
-    name = "solve_rate"
-    takes_threshold = is_rate = True
-    in_unit = False
-    references = ("barnard1947", "chan1998", "clopper1934")
-    templates = replace(
-        EXACT,
-        noun="solve rate",
-        heading="{metric} {sign} {threshold:g}",
-        summary="share of solved seeds over {{seeds}}",
-        description="the solve rate, the share of seeds with {metric} of {limit} {threshold:g}",
-        measure="the share of seeds with {heading}",
-        difference_heading="difference in solve rate from",
-        test="exact test of Barnard and Chan",
-        test_note="the exact test of Barnard and Chan. The rate of a cell has the interval of Clopper and Pearson, the "
-        "difference of two rates the interval that agrees with the test. The runs of a pair count as independent, which is "
-        "cautious if seeds that solve one cell tend to solve the other",
-        diverged="it does not solve the task",
-    )
-
-    def solves(self, score: float) -> bool:
-        """Return True when the score of a run reaches the threshold."""
-        assert self.threshold is not None
-        return score <= self.threshold if self.direction == "min" else score >= self.threshold
-
-    def solved(self, difference: ExactDifference) -> tuple[int, int]:
-        """Return the numbers of seeds in which the cell and the baseline solve the task."""
-        first, second = (sum(self.solves(pair[i]) for pair in difference.pairs) for i in (0, 1))
-        return first, second
-
-    def summarize(self, scores: Sequence[float], *, looks: Looks | None = None) -> ExactInterval:
-        n, solved = len(scores), sum(map(self.solves, scores))
-        ends = clopper_pearson(solved, n, level_at(LEVEL / 2, looks, n))
-        return ExactInterval(n, solved / n, None, *ends, solved=solved)
-
-    def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        (cell, baseline), n = self.solved(difference), len(difference.pairs)
-        return (cell - baseline) / n, interval_of_difference(cell, baseline, n, tail)
-
-    def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        (cell, baseline), n = self.solved(difference), len(difference.pairs)
-        return p_above(cell, baseline, n, limit) if above else p_above(baseline, cell, n, -limit)
-
-    def verdict_probability(self, difference: ExactDifference, seeds: int) -> float:
-        (cell, baseline), n = self.solved(difference), len(difference.pairs)
-        added = seeds - n
-        two_sided, one_sided = levels_at(difference.levels, difference.looks, seeds)
-        margin = difference.margin if self.has_equivalence else None
-
-        def is_conclusive(a: int, b: int) -> bool:
-            if p_above(max(a, b), min(a, b), seeds) <= two_sided / 2:
-                return True
-            return margin is not None and max(p_above(a, b, seeds, -margin), p_above(b, a, seeds, -margin)) <= one_sided
-
-        of_cell, of_baseline = (predicted_solved(count, n, added) for count in (cell, baseline))
-        outcomes = [(a, b, float(of_cell[a] * of_baseline[b])) for a in range(added + 1) for b in range(added + 1)]
-        likely = [outcome for outcome in outcomes if outcome[2] > UNLIKELY]
-        return sum(probability for a, b, probability in likely if is_conclusive(cell + a, baseline + b))
-
-    def smallest_p(self, n: int) -> float:
-        return min(1.0, 2 * p_above(n, 0, n))
-
-    def smallest_equivalent_p(self, n: int, margin: float) -> float:
-        return p_above(n, n, n, -margin)
 
     def format(self, cell: CellSummary) -> str:
         """Format the number of solved seeds, as in "solved 4 of 5 [0.28, 0.99]"."""
@@ -401,12 +273,10 @@ class SolveRate(Exact):
         return [f"{about}: {advice}."]
 
     def margin_problem(self, margin: Any) -> str:
-        if isinstance(margin, str):
-            return f"expected a difference of solve rates, such as 0.3, got {margin}"
         too_wide = isinstance(margin, float) and margin >= 1
         return f"expected a difference of solve rates below 1, got {margin:g}" if too_wide else ""
 
-    def margin_notes(self, margin: float | str | None) -> list[str]:
+    def margin_notes(self, margin: float | None) -> list[str]:
         if not isinstance(margin, float) or margin < WIDE_RATE:
             return []
         return [f"margin: {margin:g} of a solve rate, which is between 0 and 1, calls cells equivalent that differ greatly"]
@@ -418,39 +288,3 @@ class SolveRate(Exact):
             f"train.stop_at ends runs at {score} {stop_at:g}, before they reach the threshold of the solve rate, "
             f"{self.threshold:g}"
         )
-
-
-class Superiority(Exact):
-    """The probability that a run beats the baseline's run with the same seed; a single cell has a median."""
-
-    name = "superiority"
-    in_unit = has_equivalence = has_sign = False
-    null = 0.5
-    references = ("clopper1934",)
-    templates = replace(
-        EXACT,
-        summary="median over {{seeds}} of the metric",
-        description="the probability of superiority, that a run has better {metric} than the baseline's run with the same seed",
-        difference="probability of superiority over the baseline",
-        difference_heading="probability above one half of beating",
-        test="sign test",
-        test_note="the sign test of the seeds in which the two runs differ. The share of these in which the cell is better "
-        "has the interval of Clopper and Pearson",
-        diverged="it loses against a run that completed",
-    )
-
-    def estimate(self, difference: ExactDifference, tail: float) -> tuple[float, Ends]:
-        wins, losses = difference.wins
-        return wins / (wins + losses) if wins + losses else 0.5, clopper_pearson(wins, wins + losses, tail)
-
-    def one_sided_p(self, difference: ExactDifference, limit: float, *, above: bool) -> float:
-        wins, losses = difference.wins
-        return sign_test_p(wins if above else losses, wins + losses)
-
-    def format_difference(self, difference: ExactDifference) -> str:
-        """Format the counts, as in "better in 5 of 6 seeds [0.36, 1.00]"."""
-        wins, losses = difference.wins
-        ties = len(difference.pairs) - wins - losses
-        ends = difference.format_ends(difference.interval)
-        text = f"better in {wins} of {count(wins + losses, 'seed')} {ends}".rstrip()
-        return text + (f", {count(ties, 'tie')}" if ties else "")

@@ -376,7 +376,6 @@ def judge_family(
     for i, effect in enumerate(family):
         zero, scales = dict.fromkeys(effect.values, 0.0), dict.fromkeys(effect.values, scale)
         difference = paired.difference(effect.values, zero, margin=spec.margin, looks=spec.looks, scales=scales)
-        difference = paired.with_estimated_margin(difference, effect.values, spec.goal.margin_by_seed)
         if difference is not None and len(effect.values) > 1 and withheld and withheld[i]:
             difference = paired.withhold(difference, paired.NoTest.LOSSES)
         if difference is not None and error is not None and difference.p is not None and difference.interval.sd:

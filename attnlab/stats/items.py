@@ -70,7 +70,7 @@ class UncertaintyParts:
         if half_width is None or self.item_share <= MIN_SHARE:
             return None
         level, size = LEVEL / difference.comparisons, abs(difference.interval.mean)
-        if conclusion == "equivalent" and difference.margin is not None and difference.margin_spread is None:
+        if conclusion == "equivalent" and difference.margin is not None:
             holds = size + self._half_width(difference, 2 * level) < difference.margin
         else:
             holds = conclusion in ("higher", "lower") and size > self._half_width(difference, level)

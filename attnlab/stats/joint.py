@@ -112,19 +112,19 @@ def simultaneous_interval(difference: Difference) -> Interval | None:
     """
     if difference.p is None:
         return None
-    (low, high), null = difference.ends_at(LEVEL / difference.comparisons), difference.null
+    low, high = difference.ends_at(LEVEL / difference.comparisons)
     if low is None or high is None:
         return None
     if not difference.is_significant:
-        low, high = min(low, null), max(high, null)  # only rounding can have left zero outside
-    elif difference.interval.mean > null:
-        low = max(low, null)
+        low, high = min(low, 0.0), max(high, 0.0)  # only rounding can have left zero outside
+    elif difference.interval.mean > 0:
+        low = max(low, 0.0)
     else:
-        high = min(high, null)
+        high = min(high, 0.0)
     return replace(difference.interval, low=low, high=high)
 
 
 def hides_correction(difference: Difference) -> bool:
     """Return True when the 95 % interval alone excludes zero although the difference is not significant in its table."""
-    low, high, null = difference.interval.low, difference.interval.high, difference.null
-    return low is not None and high is not None and not low <= null <= high and not difference.is_significant
+    low, high = difference.interval.low, difference.interval.high
+    return low is not None and high is not None and not low <= 0 <= high and not difference.is_significant

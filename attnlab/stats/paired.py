@@ -15,8 +15,9 @@ comparison. The second alone limits false verdicts on a comparison to 5 %, whate
 behind the ±, so that no verdict of a difference stands next to an interval that contains zero.
 
 A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference. Such runs are
-often one run repeated, because the program ignores its seed. Runs of one configuration on a GPU agree to about `NOISE`, so
-differences that agree to within it count as equal: they have no test, and values that close are identical.
+often one run repeated, because the program ignores its seed. Values are identical if they are equal up to the rounding of the
+numbers that were printed, so that a constant added to all scores changes no verdict. Differences count as one, and have no
+test, if they scatter by no more than sums in single precision, and by less than a twentieth of their mean.
 
 A verdict of the t-test is fragile if a test corrected for skewness does not share it. The t-test of a mean assumes differences
 that scatter symmetrically. Where they are skewed, as when one or two seeds lie far to one side, it makes more false verdicts
@@ -55,10 +56,10 @@ SKEWNESS_SEEDS = 5  # with fewer pairs the skewness is too uncertain
 
 LEVEL = 0.05
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
-NOISE = 1e-6  # relative error of a value that is not due to its seed: the order of sums on a GPU, a rounded printout
+ROUNDING = 8 * 2.0**-52  # relative error of a difference of two printed numbers
+SINGLE = 32 * 2.0**-23  # the same of sums in single precision, in whatever order a GPU adds up
+REPEATED = 0.05  # of a difference: a smaller scatter over seeds, within `SINGLE`, is that of one run repeated
 NO_SCALES: Mapping[int, float] = MappingProxyType({})
-TINY = 1e-300  # in place of a standard error of zero
-NO_NUMBER = "diverged"  # in the place of a median that falls on diverged runs
 SEEDS_OF_IDENTICAL = 5  # if two cells differed in half of their seeds, so many would all be equal in less than 5 % of cases
 
 
@@ -96,6 +97,7 @@ class NoTest(StrEnum):
 
     CONSTANT = "the difference is the same in all seeds"
     LOSSES = "the two cells lost different numbers of seeds"
+    READINGS = "the best values tried do not show what the fitted optima show"
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,12 @@ class Interval:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def format(self, *, sign: bool = False) -> str:
-        """Format as in "2.113 ± 0.020"; "diverged" if the mean is infinite; `sign`: with "+" before a positive mean.
+        """Format as in "2.113 ± 0.020"; `sign`: with "+" before a positive mean.
 
         Two significant digits of the half-width decide all digits.
         """
-        mean = self._rounded(self.mean) if math.isfinite(self.mean) else NO_NUMBER
-        mean = f"+{mean}" if sign and mean != NO_NUMBER and float(mean) > 0 else mean
+        mean = self._rounded(self.mean)
+        mean = f"+{mean}" if sign and float(mean) > 0 else mean
         ends = self.format_ends(sign=sign) if self.half_width is None else f"± {self.format_half_width()}"
         return f"{mean} {ends}".rstrip()
 
@@ -162,20 +164,6 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class MarginSpread:
-    """The spread of a margin that is estimated in each seed (`attnlab.stats.question`).
-
-    Attributes:
-        error: Standard error of the margin.
-        above, below: Standard deviations over the seeds of the margin minus the difference, and of the two added.
-    """
-
-    error: float
-    above: float
-    below: float
-
-
-@dataclass(frozen=True)
 class Difference:
     """A cell minus its baseline, over the seeds that both completed.
 
@@ -189,14 +177,12 @@ class Difference:
         p_table, p_equivalent_table: P-values of the table's tests: the moderated ones, or without a prior `p` and
             `p_equivalent`, corrected over all differences of one table by `correct`.
         margin: Largest difference that counts as equivalent, in the metric's unit.
-        margin_spread: Of a margin that is estimated from the runs; None for a constant.
         looks: Looks that the p-values and the interval are corrected for.
         levels: Levels below which the table's tests would be significant after Holm's correction, given the rest of the table.
         comparisons: Number of comparisons with a test in its table, this one included.
         skewness: Of the paired differences; None with fewer than `SKEWNESS_SEEDS` pairs or without a t-test.
         no_test: The reason why several pairs have no test; None when they have one.
-        null: The value of the estimate without a difference.
-        like_metric: An estimate above `null` is one of larger scores, rather than of better ones.
+        like_metric: A positive difference is one of larger scores, rather than of better ones.
     """
 
     interval: Interval
@@ -207,13 +193,11 @@ class Difference:
     p_table: float | None = None
     p_equivalent_table: float | None = None
     margin: float | None = None
-    margin_spread: MarginSpread | None = None
     looks: Looks | None = None
     levels: tuple[float, float] = (LEVEL, LEVEL)
     comparisons: int = 1
     skewness: float | None = None
     no_test: NoTest | None = None
-    null: float = 0.0
     like_metric: bool = True
 
     @property
@@ -247,7 +231,7 @@ class Difference:
         if self.identical:
             return "identical" if self.interval.n >= SEEDS_OF_IDENTICAL else ""
         if self.is_significant:
-            return "higher" if (self.interval.mean > self.null) == self.like_metric else "lower"
+            return "higher" if (self.interval.mean > 0) == self.like_metric else "lower"
         return "equivalent" if self.within_margin else ""
 
     @property
@@ -305,18 +289,6 @@ class Difference:
         assert self.skewness is not None and mean.moderated_sd
         options = {"skewness": sign * self.skewness, "degrees_of_freedom": mean.degrees_of_freedom}
         return adjusted_p(skewness_corrected_p(distance / mean.moderated_sd, mean.n, **options), self.looks, mean.n)
-
-    def test_margins(self, pairs: Sequence[tuple[float, float]]) -> Difference:
-        """Return the difference with its equivalence tested against an estimated margin.
-
-        Args:
-            pairs: (margin, difference) of each seed, at least two.
-        """
-        if not self.interval.sd:
-            return self
-        sds = [interval([margin + sign * gap for margin, gap in pairs]).sd or 0.0 for sign in (-1, 1)]
-        error = (interval([margin for margin, _ in pairs]).sd or 0.0) / math.sqrt(len(pairs))
-        return t_test(replace(self, margin_spread=MarginSpread(error, *sds)))
 
     def ends_at(self, level: float) -> tuple[float, float] | tuple[None, None]:
         """Return the ends of the interval of the table's test that misses the true difference with probability `level`.
@@ -456,22 +428,6 @@ def moderated_t_test(difference: Difference, prior: VariancePrior) -> Difference
     return replace(difference, interval=mean, p_moderated=p, p_equivalent_moderated=p_equivalent)
 
 
-def with_estimated_margin(
-    difference: Difference | None, differences: Mapping[int, float], margins: Mapping[int, float]
-) -> Difference | None:
-    """Return a difference that counts the error of an estimated margin in its tests for equivalence.
-
-    Args:
-        difference: With a margin, the mean of the estimates, and with a t-test or the sign test of a median; any other is
-            returned as it is.
-        differences: Seed -> the difference, in at least two seeds.
-        margins: Seed -> the margin that its runs estimate; empty for a constant margin. A seed without one has the mean.
-    """
-    if difference is None or difference.margin is None or not margins or difference.p_equivalent is None:
-        return difference
-    return difference.test_margins([(margins.get(seed, difference.margin), gap) for seed, gap in differences.items()])
-
-
 def without_prior(mean: Interval) -> Interval:
     """Return a mean that borrows from no other comparison."""
     return replace(mean, prior=None)
@@ -479,60 +435,35 @@ def without_prior(mean: Interval) -> Interval:
 
 def _p_values(difference: Difference, mean: Interval) -> tuple[float, float | None]:
     """Return the p-values of the test for a difference and of that for equivalence, with the spread of a mean."""
-    margin, looks, spread = difference.margin, difference.looks, difference.margin_spread
+    margin, looks = difference.margin, difference.looks
     p = min(1.0, 2 * adjusted_p(_one_sided_p(mean, abs(mean.mean)), looks, mean.n))
     if margin is None:
         return p, None
-    near = _one_sided_p(mean, margin - abs(mean.mean)) if spread is None else _p_within(mean, margin, spread)
-    return p, adjusted_p(near, looks, mean.n)
-
-
-def _p_within(mean: Interval, margin: float, spread: MarginSpread) -> float:
-    """Return the p-value of the two one-sided tests against an estimated margin.
-
-    The tests of the pairs alone are paired t-tests of margin and difference, which may be correlated. With a prior, variances
-    are added, with the degrees of freedom of Welch and Satterthwaite.
-    """
-    from scipy.special import stdtr
-
-    n = mean.n
-    if mean.prior is None:
-        sides = ((margin - mean.mean, spread.above), (margin + mean.mean, spread.below))
-        return max(float(stdtr(n - 1, -distance / max(sd / math.sqrt(n), TINY))) for distance, sd in sides)
-    assert mean.moderated_sd is not None
-    parts = (mean.moderated_sd**2 / n, mean.degrees_of_freedom), (spread.error**2, n - 1)
-    error = sum(square for square, _ in parts)
-    freedom = error**2 / sum(square**2 / degrees for square, degrees in parts)
-    return float(stdtr(freedom, -(margin - abs(mean.mean)) / math.sqrt(error)))
+    return p, adjusted_p(_one_sided_p(mean, margin - abs(mean.mean)), looks, mean.n)
 
 
 def noise(*values: float) -> float:
-    """Return the distance up to which a difference of two of these values, each with the error `NOISE`, can be noise."""
-    return 2 * NOISE * max(map(abs, values))
+    """Return the distance up to which a difference of two of these values can be rounding."""
+    return ROUNDING * max(map(abs, values))
 
 
-def agree(values: Sequence[float], errors: Sequence[float]) -> bool:
-    """Return True when all values could be one value, each within its error."""
-    return max(v - e for v, e in zip(values, errors, strict=True)) <= min(v + e for v, e in zip(values, errors, strict=True))
-
-
-def is_constant(values: Sequence[float]) -> bool:
-    """Return True for at least two values that are equal to within `NOISE`."""
-    return len(values) > 1 and agree(values, [noise(value) / 2 for value in values])
+def is_constant(values: Sequence[float], *, relative: float = SINGLE) -> bool:
+    """Return True for at least two values that are equal to within a relative error; default: of single precision."""
+    return len(values) > 1 and max(values) - min(values) <= relative * max(map(abs, values))
 
 
 def without_noise(differences: Sequence[float], errors: Sequence[float]) -> list[float]:
-    """Return differences without a scatter that can be noise: all zero, or all like the first, if they agree.
+    """Return differences without a scatter that says nothing about seeds: all zero, or all like their mean.
 
-    Noise has both signs. Differences within its size that hardly scatter, for example 1.2 in every seed between scores of a
-    million, are not zero.
+    Args:
+        differences: Of each seed.
+        errors: Rounding errors of each (`noise`).
     """
-    if not agree([*differences], errors):
-        return [*differences]
-    is_zero = all(abs(value) <= error for value, error in zip(differences, errors, strict=True))
-    size, spread = abs(fmean(differences)), max(differences) - min(differences)
-    is_offset = len(differences) > 2 and spread < size / 2 and size > min(errors) / 10
-    return [0.0 if is_zero and not is_offset else differences[0]] * len(differences)
+    if all(abs(difference) <= error for difference, error in zip(differences, errors, strict=True)):
+        return [0.0] * len(differences)
+    mean, spread, rounding = fmean(differences), max(differences) - min(differences), max(errors)
+    is_repeated = spread <= rounding * SINGLE / ROUNDING and spread < REPEATED * abs(mean)
+    return [mean] * len(differences) if spread <= 2 * rounding or is_repeated else [*differences]
 
 
 def correct(differences: Sequence[Difference | None]) -> list[Difference | None]:

@@ -116,11 +116,7 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     differs = mean > beyond[0]
     if difference.margin is None:
         return Prediction(seeds, float(differs.mean()))
-    near = beyond[1]
-    if difference.margin_spread is not None:  # each additional seed estimates the margin as well
-        quantile = t_quantile(1 - LEVEL, seeds - 1)
-        near = numpy.sqrt(near**2 + (quantile * difference.margin_spread.error) ** 2 * present.n / seeds)
-    within = difference.margin - mean > near
+    within = difference.margin - mean > beyond[1]
     return Prediction(seeds, float(differs.mean()), float((within & ~differs).mean()))
 
 

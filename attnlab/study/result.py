@@ -13,7 +13,7 @@ from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.run import RunConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.question import with_margin
-from attnlab.stats.search import different_values, exclude_trials, summarize_searches
+from attnlab.stats.search import different_values, summarize_searches
 from attnlab.study.execution.rows import Row, row_of_record
 from attnlab.study.plan import finished_records
 from attnlab.tracking.client import runs_folder
@@ -63,7 +63,7 @@ class StudyResult:
                 for resolved, asked in zip(plan.further, study.questions, strict=True)
             ),
         )
-        spec = with_margin(spec, plan.margin, exclude_trials(self.records()))
+        spec = with_margin(spec, plan.margin)
         return history.apply(spec) if history else spec
 
     def records(self) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ class Task:
         classes: number of classes; 0 for language models.
         segments: number of segment embeddings, which are added to the token embeddings (``Batch.segments``); 0: none.
         item_metric: the metric that ``item_scores`` returns, when it is not the primary one.
-        estimand: the number that summarizes the seeds of a cell: ``mean``, or ``solve_rate``, ``median`` or ``superiority``
+        estimand: the number that summarizes the seeds of a cell: ``mean``, or ``solve_rate``
             when one seed of a configuration solves the task and the next does not (``attnlab.stats.exact_estimators``).
         threshold: the score that solves the task, for a ``solve_rate``.
         valid_sample: the value of ``evaluate.sample: auto``, in the unit of ``valid_limit``; None: evaluations during training
@@ -161,7 +161,7 @@ class Task:
     segments: int = 0
     other_metrics: Mapping[str, Literal["min", "max"]] = MappingProxyType({})
     item_metric: str | None = None
-    estimand: Literal["mean", "median", "solve_rate", "superiority"] = "mean"
+    estimand: Literal["mean", "solve_rate"] = "mean"
     threshold: float | None = None
     valid_sample: int | None = 1_000
     shapes_vary: bool = False

@@ -1,22 +1,13 @@
-"""Decisions from the scores on ``valid``: checkpoint selection, early stopping, and the slope of the curve at its end.
-
-A margin in per cent of steps is estimated from the slope.
-"""
+"""Decisions from the scores on ``valid``: checkpoint selection and early stopping."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from typing import Any
 
 from torch import Tensor, nn
 
-from attnlab._util.metrics import slope_name
 from attnlab.config.run import TrainConfig
 from attnlab.tasks import Task
-from attnlab.training.result import History
-
-MIN_POINTS = 3  # evaluations in the second half of training
 
 
 class Selection:
@@ -86,25 +77,3 @@ class Selection:
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
     return {name: weight.detach().cpu().clone() for name, weight in model.state_dict().items()}
-
-
-def final_slopes(history: History, last: int) -> dict[str, float]:
-    """Return the change of each metric on ``valid`` for each unit of the natural logarithm of the steps.
-
-    Args:
-        history: (step, metrics) of every point that was reported.
-        last: the last step. The points from its half on are fitted by least squares.
-
-    Returns:
-        Summary metrics such as ``valid_bits_per_byte_slope``; none with fewer than ``MIN_POINTS`` points.
-    """
-    points: dict[str, dict[float, float]] = {}
-    for step, metrics in history:
-        for name, value in metrics.items():
-            if name.startswith("valid/") and 2 * step >= last and math.isfinite(value):
-                points.setdefault(name.removeprefix("valid/"), {})[math.log(step)] = value
-    return {
-        slope_name(name): statistics.linear_regression(list(curve), list(curve.values())).slope
-        for name, curve in points.items()
-        if len(curve) >= MIN_POINTS
-    }

@@ -31,7 +31,7 @@ from attnlab.training.evaluate import ItemScores, evaluate, evaluate_lengths
 from attnlab.training.gradients import LossScaler, Memory, Prefetcher, backward
 from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_learning_rate, total_steps
 from attnlab.training.result import History, Report, Result
-from attnlab.training.selection import Selection, final_slopes
+from attnlab.training.selection import Selection
 from attnlab.training.weights import StartingPoint
 
 CHECKPOINT_SECONDS = 600.0  # between two checkpoints, if the configuration does not say how often
@@ -125,8 +125,7 @@ class Trainer:
             # Peak memory is read before the evaluation at other lengths, which may need more than training did.
             run_costs = self._costs()
             at_lengths, tags = self._at_lengths(test)
-            slopes = final_slopes(self.history, self.step)
-            summary = {**valid, **slopes, **test, **at_lengths, **run_costs, **self.timer.summary()}
+            summary = {**valid, **test, **at_lengths, **run_costs, **self.timer.summary()}
             return Result("completed", summary, self.step, tags={**self.task.run_notes(), **tags})
         except _EarlyEnd as end:
             return Result(end.state, self._costs(), end.step, end.reason)

@@ -4,20 +4,15 @@ from functools import partial
 
 import numpy
 import pytest
-from scipy.stats import mannwhitneyu, wilcoxon
 
 from attnlab.config.question import EstimandConfig
 from attnlab.stats import paired
 from attnlab.stats.joint import moderate
 from benchmarks.estimands import (
     EXACT_TESTS,
-    RANK_TESTS,
     SOLVING,
     bimodal,
     fragile,
-    mann_whitney_p,
-    sign_p,
-    signed_rank_p,
     solve_rate_p,
 )
 
@@ -26,22 +21,11 @@ RATE = EstimandConfig(name="solve_rate", threshold=SOLVING)
 
 def test_the_simulated_tests_are_those_of_a_report() -> None:
     cell, baseline = bimodal(0.8, 0.3, 0.3, (40, 6), seed=3)
-    p = {"solve_rate": solve_rate_p(cell, baseline), "superiority": sign_p(cell - baseline), "median": sign_p(cell - baseline)}
-    for name, simulated in p.items():
-        estimator = (RATE if name == "solve_rate" else EstimandConfig(name=name)).estimator("recall", "max")
-        for i, one in enumerate(simulated):
-            pair = (dict(enumerate(scores[i].tolist())) for scores in (cell, baseline))
-            difference = estimator.compare(*pair)
-            assert difference is not None and difference.p == pytest.approx(min(1.0, 2 * one))
-
-
-def test_rank_tests_are_those_of_scipy() -> None:
-    cell, baseline = bimodal(0.7, 0.4, 0.0, (10, 6), seed=5)
-    for i in range(10):
-        expected = mannwhitneyu(cell[i], baseline[i], method="exact").pvalue
-        assert min(1.0, 2 * mann_whitney_p(cell, baseline)[i]) == pytest.approx(expected)
-        signed = wilcoxon(cell[i] - baseline[i], method="exact").pvalue  # type: ignore[attr-defined]
-        assert min(1.0, 2 * signed_rank_p(cell - baseline)[i]) == pytest.approx(signed)
+    estimator = RATE.estimator("recall", "max")
+    for i, one in enumerate(solve_rate_p(cell, baseline)):
+        pair = (dict(enumerate(scores[i].tolist())) for scores in (cell, baseline))
+        difference = estimator.compare(*pair)
+        assert difference is not None and difference.p == pytest.approx(min(1.0, 2 * one))
 
 
 @pytest.mark.parametrize("moderated", [False, True])
@@ -61,14 +45,7 @@ def test_fragile_verdicts_are_those_of_a_report(moderated: bool) -> None:
 @pytest.mark.parametrize("setting", EXACT_TESTS.settings, ids=lambda setting: f"{setting.group}, {setting.name}")
 def test_exact_tests_keep_their_level(setting) -> None:  # type: ignore[no-untyped-def]
     shares = setting.run(10_000, 11)
-    for name in ("false", "sign"):
-        assert shares[name].value < 0.05 + 3 * 0.0022
-
-
-def test_a_rank_test_would_call_cells_different_of_which_neither_beats_the_other() -> None:
-    last = next(s for s in RANK_TESTS.settings if (s.group, s.name) == ("superiority", "12 seeds"))
-    shares = last.run(5_000, 1)
-    assert shares["false"].value < 0.05 + 3 * 0.003 and shares["ranks"].value > 0.1  # type: ignore[union-attr]
+    assert shares["false"].value < 0.05 + 3 * 0.0022
 
 
 def test_false_verdicts_of_skewed_seeds_are_called_fragile_more_often_than_sound_ones() -> None:

@@ -38,10 +38,10 @@ def test_the_task_axis_has_tasks_of_several_names() -> None:
 
 
 def test_metric_and_margin_may_name_a_task_without_its_options() -> None:
-    study = read_study(STUDY | {"metric": {"imdb": "loss"}, "margin": {"imdb length=12": "2% of steps", "pydocs": 0.01}})
+    study = read_study(STUDY | {"metric": {"imdb": "loss"}, "margin": {"imdb length=12": 0.02, "pydocs": 0.01}})
     assert isinstance(study.metric, dict) and isinstance(study.margin, dict)
     assert by_label(study, "metric", study.metric) == {"imdb length=12": "loss"}
-    assert by_label(study, "margin", study.margin) == {"imdb length=12": "2 % of steps", "pydocs length=24": 0.01}
+    assert by_label(study, "margin", study.margin) == {"imdb length=12": 0.02, "pydocs length=24": 0.01}
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ def test_a_task_declares_its_estimand_and_a_study_overrides_it(bimodal: str) -> 
     assert planned(bimodal, estimand="solve_rate").estimand.threshold == 0.95
     assert planned(bimodal, estimand={"name": "solve_rate", "threshold": 0.5}).estimand.threshold == 0.5
     assert planned(bimodal, estimand="mean").estimand.name == "mean"
-    assert planned(estimand="median").estimand.name == "median"
 
 
 @pytest.mark.parametrize(
     ("estimand", "words"),
     [
         ("modus", "mean"),
-        ({"name": "median", "threshold": 0.5}, "threshold only for solve_rate"),
+        ({"name": "mean", "threshold": 0.5}, "threshold only for solve_rate"),
+        ("median", "removed in 0.9: use `mean` or `solve_rate`"),
         (3, "a name"),
         ("solve_rate", "expected a threshold"),
     ],
@@ -77,10 +77,9 @@ def test_a_mistake_names_its_place(tmp_path: Path, estimand: object, words: str)
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"sweep": {"train.lr": [1e-3, 3e-3, 1e-2]}, "estimand": "median"}, "sweep"),
-        ({"margin": 0.1, "estimand": "superiority"}, "margin"),
+        ({"sweep": {"train.lr": [1e-3, 3e-3, 1e-2]}, "estimand": {"name": "solve_rate", "threshold": 0.9}}, "sweep"),
         ({"margin": 1.5, "estimand": {"name": "solve_rate", "threshold": 1.0}}, "margin"),
-        ({"margin": "5 % of steps", "estimand": {"name": "solve_rate", "threshold": 1.0}}, "margin"),
+        ({"margin": "5 % of steps"}, "margin"),
     ],
 )
 def test_parts_without_a_meaning_for_the_estimand_are_refused(fields: dict[str, Any], words: str) -> None:
@@ -107,7 +106,10 @@ def test_scores_that_end_runs_are_not_compared_as_means_or_below_a_threshold(bim
 
 
 def test_effects_of_factors_are_means() -> None:
-    fields = study(estimand="median", factors={"no_wo": {"variant": "no_wo"}, "model.norm": ["pre", "post"]})
+    fields = study(
+        estimand={"name": "solve_rate", "threshold": 0.9},
+        factors={"no_wo": {"variant": "no_wo"}, "model.norm": ["pre", "post"]},
+    )
     fields["base"]["variant"] = "dense"
     del fields["grid"], fields["baseline"]
     with pytest.raises(UserError, match="estimand: mean"):
@@ -116,13 +118,13 @@ def test_effects_of_factors_are_means() -> None:
 
 def test_a_task_whose_options_choose_its_estimand_needs_one_in_the_study(bimodal: str, tmp_path: Path) -> None:
     options = "    def __init__(self, *, pairs: int = 8) -> None:\n        super().__init__(pairs=pairs)\n"
-    chosen = "        self.estimand = 'mean' if pairs < 8 else 'median'\n"
+    chosen = "        self.estimand = 'mean' if pairs < 8 else 'solve_rate'; self.threshold = 0.9\n"
     (tmp_path / "graded.py").write_text(DECLARED.replace("NAME", f"{tmp_path.name}-graded") + options + chosen)
     fields = study(f"{tmp_path / 'graded.py'}:Bimodal", grid={"task.pairs": [4, 8]}, baseline=None)
     fields["base"]["variant"] = "dense"
-    with pytest.raises(UserError, match="mean and median"):
+    with pytest.raises(UserError, match="mean and solve_rate"):
         plan(fields)
-    assert plan({**fields, "estimand": "median"}).estimand.name == "median"
+    assert plan({**fields, "estimand": "mean"}).estimand.name == "mean"
 
 
 def test_several_tasks_are_summarized_by_the_mean(bimodal: str) -> None:
@@ -136,26 +138,12 @@ def test_several_tasks_are_summarized_by_the_mean(bimodal: str) -> None:
 
 
 def test_the_plan_names_the_smallest_number_of_seeds_that_can_decide() -> None:
-    """With 2 comparisons, the sign test needs 7 seeds: 2 x 2 / 2^7 = 0.03."""
-    few = planned(estimand="median", seeds=[0, 1, 2, 3, 4])
-    assert count_comparisons(few) == 2
-    (note,) = seed_notes(few)
-    assert "0.062" in note and "at least 7 seeds in its first table" in note  # later tables need more
-    assert seed_notes(planned(estimand="median", seeds=list(range(7)))) == []
     rate = {"name": "solve_rate", "threshold": 0.9}
-    assert "at least 4 seeds" in seed_notes(planned(estimand=rate))[0]
+    few = planned(estimand=rate)
+    (note,) = seed_notes(few)
+    assert count_comparisons(few) == 2 and "at least 4 seeds in its first table" in note
+    assert seed_notes(planned(estimand=rate, seeds=list(range(4)))) == []
     assert seed_notes(planned(estimand=rate, baseline=None)) == []
-
-
-def test_the_plan_names_a_limit_of_added_seeds_that_can_decide() -> None:
-    few = planned(estimand="superiority")
-    (note,) = seed_notes(few, max_seeds=6)
-    assert "up to 6 seeds" in note and "--max-seeds" in note
-    assert seed_notes(planned(estimand="superiority", seeds="auto", max_seeds=6)) != [], "three seeds are only its first look"
-    needed = int(note.rpartition(" ")[2])
-    assert needed > 6 and seed_notes(few, max_seeds=needed) == []
-    assert seed_notes(planned(estimand="superiority", seeds="auto", max_seeds=needed + 6)) == []
-    assert seed_notes(few, max_seeds=needed - 1) != []
 
 
 def test_the_plan_names_a_margin_that_the_seeds_cannot_show() -> None:
@@ -179,7 +167,7 @@ def test_levels_have_no_trend_of_another_estimand() -> None:
     over = {"over": {"train.steps": [3, 6]}, "grid": {"variant": ["dense", "no_wo"]}}
     base = study(**over)
     del base["base"]["train"]["steps"]
-    assert any("trend" in note for note in plan({**base, "estimand": "median"}).notes)
+    assert any("trend" in note for note in plan({**base, "estimand": {"name": "solve_rate", "threshold": 0.9}}).notes)
     assert not any("trend" in note for note in plan(base).notes)
 
 
@@ -198,8 +186,8 @@ def test_plan_prints_the_estimand(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     path = tmp_path / "s.yaml"
     with path.open("w") as stream:
-        YAML().dump(study(estimand="median"), stream)
-    assert read_study(path).estimand == EstimandConfig(name="median")
+        YAML().dump(study(estimand={"name": "solve_rate", "threshold": 0.9}), stream)
+    assert read_study(path).estimand == EstimandConfig(name="solve_rate", threshold=0.9)
     assert main.main(["plan", str(path), "--tflops", "1"]) == 0
     out = capsys.readouterr().out
-    assert "estimand: the median" in out and "note: median: no scores" in out
+    assert "estimand: the solve rate" in out

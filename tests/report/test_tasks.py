@@ -88,7 +88,7 @@ def test_a_metric_may_be_stated_for_a_task(tmp_path: Path) -> None:
         planned(tmp_path, **{"margin:": "metric: {text: accuracy}\nmargin:"})
     assert "expected bits_per_byte" in caught.value.message and "s.yaml:14" in caught.value.where
     with pytest.raises(UserError, match="estimand: expected the mean"):
-        planned(tmp_path, **{"margin: {text: 0.01, reviews: 0.02}": "estimand: median"})
+        planned(tmp_path, **{"margin: {text: 0.01, reviews: 0.02}": "estimand: {name: solve_rate, threshold: 0.5}"})
     with pytest.raises(UserError, match="expected a margin for each task"):
         planned(tmp_path, **{"margin: {text: 0.01, reviews: 0.02}": "margin: 0.01"})
     shared = planned(

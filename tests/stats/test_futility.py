@@ -7,7 +7,7 @@ from attnlab.report.wording import describe_verdict
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.exact import p_above
-from attnlab.stats.exact_estimators import Median, SolveRate
+from attnlab.stats.exact_estimators import SolveRate
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.predict import Futility, find_futility, predict
 from attnlab.stats.sequential import Looks, levels_at
@@ -86,11 +86,6 @@ def test_verdicts_on_solve_rates_come_about_as_often_as_predicted() -> None:
     assert 0.15 < expected.mean() < 0.6 and abs(seen.mean() - expected.mean()) < 0.03
     likely = expected > 0.5
     assert abs(seen[likely].mean() - expected[likely].mean()) < 0.05
-
-
-def test_a_median_has_no_prediction() -> None:
-    medians = Median("loss", "min").compare(dict(enumerate(EQUAL)), dict.fromkeys(range(5), 0.0), looks=LOOKS)
-    assert medians is not None and medians.p is not None and find_futility(medians, 12) is None
 
 
 def test_the_verdict_states_the_futility_until_seeds_are_added() -> None:

@@ -113,7 +113,7 @@ def test_a_question_that_is_added_after_results_is_a_change_of_the_comparison(ro
         ({"baseline": None, "margin": None}, "questions: expected none in this study: it has no baseline"),
         ({"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}}, "questions: expected none in this study: a sweep chooses its rate"),
         ({"grid": {}, "factors": ["qk_norm", "gate"], "baseline": None}, "questions: expected none in this study: the effects"),
-        ({"estimand": "median", "margin": None}, "expected 'estimand: mean' with 'questions'"),
+        ({"estimand": {"name": "solve_rate", "threshold": 1.0}, "margin": None}, "expected 'estimand: mean' with 'questions'"),
         (
             {"command": "python train.py", "metric": {"name": "x", "direction": "min"}},
             "expected no 'questions'",

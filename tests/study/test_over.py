@@ -86,9 +86,8 @@ def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
     page = (folder / "README.md").read_text()
     summary = next(text for text in page.splitlines() if text.startswith("**Result.**"))
     trends = page.partition("## Trend over steps")[2].partition("\n## ")[0]
-    shares = page.partition("## Share of training")[2].partition("\n## ")[0]
     paper = (folder / "paper" / "table.tex").read_text()
-    for text in (line, trends, shares, paper.partition("trend-over")[2]):
+    for text in (line, trends, paper.partition("trend-over")[2]):
         assert "with the results that are left out" in text
     assert "left out" in summary and "the trend of no_wo" in summary
     with (folder / "trends.csv").open() as file:

@@ -8,8 +8,7 @@ from attnlab.config.design import FactorialDesign
 from attnlab.stats.cells import ComparisonSpec, Goal, Over, Sweep
 
 GROUPS = {
-    "goal": {"metric": "metric", "direction": "direction", "margin": "margin"}
-    | {"margin_share": "margin_share", "margin_by_seed": "margin_by_seed"},
+    "goal": {"metric": "metric", "direction": "direction", "margin": "margin"},
     "judged": {"looks": "looks", "own_looks": "own", "futile": "futile"},
     "tasks": {"task_axis": "axis", "tasks": "goals"},
 }

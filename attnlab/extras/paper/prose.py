@@ -267,7 +267,7 @@ def _statistics(differences: Sequence[Difference], spec: ComparisonSpec, *, is_a
         keys.append("smyth2004")
     texts.append(f"$p$-values are corrected by Holm's method~\\cite{{holm1979}} over all comparisons at a level of {level}.")
     keys.append("holm1979")
-    if spec.margin is not None and spec.estimator.has_equivalence:
+    if spec.margin is not None:
         texts.append(f"Equivalence within $\\pm{spec.margin:g}$ is shown by two one-sided tests~\\cite{{schuirmann1987}}.")
         keys.append("schuirmann1987")
     if spec.looks is not None and spec.looks.count > 1:

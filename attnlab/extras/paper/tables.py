@@ -32,7 +32,7 @@ from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.verdicts import present_costs, training_pflop
 from attnlab.report.wording import SIMULTANEOUS_MARK, consistent
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
-from attnlab.stats.paired import NO_NUMBER, Difference, Interval
+from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.verdict import p_of_verdict
 from attnlab.tracking.artifacts import ReferenceScore
 
@@ -95,8 +95,6 @@ def _interval_cells(
     return [
         (f"{{{escape(state)}}}" if state else MISSING)
         if interval is None
-        else f"{{{NO_NUMBER}}}"
-        if not math.isfinite(interval.mean)
         else number(interval.mean, digits, half_width=interval.half_width, sign=sign)
         for interval, state in zip(intervals, words, strict=True)
     ]
@@ -124,7 +122,7 @@ def _difference_columns(differences: Sequence[Difference | None], *, rest: int =
     shown = [consistent(difference) if difference else None for difference in differences]
     intervals = [difference.interval if difference else None for difference in shown]
     digits = decimals([interval.half_width for interval in intervals if interval])
-    texts = _interval_cells(intervals, digits, sign=not any(d and d.null for d in differences))
+    texts = _interval_cells(intervals, digits, sign=True)
     columns = [PaperColumn("difference", [*texts, *[MISSING] * rest])]
     columns += _exact_ends("interval", intervals, rest)
     marks = [escape(SIMULTANEOUS_MARK) if a is not b else "" for a, b in zip(shown, differences, strict=True)]
