@@ -4,7 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-from attnlab.report.predictive_validity import (
+
+from attnlab._util.user_code import load_file
+from attnlab.report import write
+from attnlab.report.methods import StudyInfo
+from attnlab.report.stored import load
+from attnlab.stats.compare import summarize_cells
+from examples.my_analysis.validity import (
     TITLE,
     describe_agreement,
     format_near,
@@ -12,10 +18,6 @@ from attnlab.report.predictive_validity import (
     summarize_agreement,
     validity_section,
 )
-
-from attnlab._util.user_code import load_file
-from attnlab.report import write
-from attnlab.report.methods import StudyInfo
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
 
