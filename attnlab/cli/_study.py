@@ -82,8 +82,8 @@ def add_workers_argument(parser: Parser) -> None:
         "--workers",
         type=workers,
         metavar="N",
-        help="number of concurrent runs (default: ATTNLAB_WORKERS, else auto: the number that finishes soonest when measured, "
-        "at least one on each CUDA device)",
+        help="number of concurrent runs (default: ATTNLAB_WORKERS, else auto: as many small runs as processors, or one "
+        "large run; at least one on each CUDA device)",
     )
 
 
