@@ -7,7 +7,9 @@ from attnlab.extras.claims.ruling import gather
 from attnlab.report.sweep import sweep_warnings
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import summarize_cells
-from attnlab.stats.paired import NoTest
+from attnlab.stats.paired import NoTest, correct
+from attnlab.stats.paired import difference as paired_difference
+from attnlab.stats.sweep import SweptRuns, fit_curves, readings_part
 from attnlab.stats.verdict import Reason, VerdictKind
 from tests.support.specs import changed
 from tests.support.sweeps import PATH, SPEC
@@ -50,3 +52,25 @@ def test_the_court_gives_the_reason() -> None:
     claim = ClaimConfig(sentence="a", source="b", cell={"variant": "no_wo"}, direction="equivalent")
     (evidence,) = gather(claim, summarize_cells(records(0.3, worse=0.015), changed(SPEC, margin=0.01)), margin=0.01)
     assert evidence.outcome == "inconclusive" and evidence.reason == NoTest.READINGS.value
+
+
+@pytest.mark.parametrize(("excess", "worse"), [(0.1, 0.0), (0.3, 0.0), (0.3, 0.015)])
+def test_both_readings_together_keep_the_level_where_the_fit_alone_does_not(excess: float, worse: float) -> None:
+    """Cells that differ at the last rate only; a verdict of better, or of equivalent where more than the margin is lost."""
+    random = numpy.random.RandomState(1)
+    alone = both = 0
+    for _ in range(120):
+        distances = 0.301 * (numpy.arange(4) - 1.5 - random.uniform(-0.5, 0.5))
+        curves = []
+        for of_cell in (0.0, 1.0):
+            losses = 0.46 * distances**2 + of_cell * (worse + excess * (numpy.arange(4) == 3))
+            runs = losses[:, None] + 0.004 * random.standard_normal((4, 7))
+            values = {0.0025 * 2**i: dict(enumerate(row)) for i, row in enumerate(runs.tolist())}
+            curves.append(SweptRuns(values, {rate: sum(row.values()) / 7 for rate, row in values.items()}))
+        base, cell = fit_curves(dict(zip("ab", curves, strict=True)), direction="min").values()
+        (difference,) = correct([paired_difference(cell.values, base.values, margin=0.01)])
+        assert difference is not None
+        wrong = difference.conclusion == "lower" or (worse > 0.01 and difference.conclusion == "equivalent")
+        alone += wrong
+        both += wrong and not readings_part(difference, cell, base)
+    assert both <= 0.1 * 120 < 0.4 * 120 < alone
