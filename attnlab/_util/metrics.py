@@ -20,8 +20,18 @@ SHARE_WORDS = {"acc", "accuracy", "auc", "auroc", "dice", "exact", "f1", "iou", 
 ITEMS_FILE = "items.npz"  # scores of the single items of the test split, in a run's folder and among its artifacts
 
 
+def settled(value: float, digits: int = 10) -> float:
+    """Return the number with ten significant digits.
+
+    Processors differ in the sixteenth, which decides how a tie such as 0.1861875 is rounded for a reader. Pages therefore
+    round in two steps, and do not depend on the processor.
+    """
+    return float(f"{value:.{digits}g}")
+
+
 def format_metric(value: float, digits: int = 4) -> str:
     """Format a metric with a fixed number of decimals, so that a column aligns; tiny and huge values in scientific notation."""
+    value = settled(value, max(10, digits))
     if value and abs(value) < 0.5 * 10**-digits:
         return f"{value:.1e}"
     return f"{value:.{digits}e}" if HUGE <= abs(value) < math.inf else f"{value:.{digits}f}"
@@ -38,7 +48,7 @@ def rounded(value: float, half_width: float | None, *, mean: float = 0.0) -> str
     digits = max(1 - math.floor(math.log10(half_width)), 0)
     while (abs(mean) > half_width) != (round(abs(mean), digits) > round(half_width, digits)) and digits < MAX_DECIMALS:
         digits += 1
-    return f"{value:z.{digits}f}"  # z: no sign before a zero
+    return f"{settled(value):z.{digits}f}"  # z: no sign before a zero
 
 
 def is_share(metric: str) -> bool:

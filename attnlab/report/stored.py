@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import shown_in
+from attnlab._util.metrics import settled
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
 from attnlab.report.methods import StudyInfo
@@ -33,7 +34,7 @@ PRIVATE = ("folder", "sources")  # columns with paths of one machine
 
 FILE = "report.json"
 CURVES = ("run_id", "name", "metric")  # columns that the points of one curve share
-DIGITS = 6  # significant, of a point of a curve: more than a plot shows
+DIGITS = 6  # significant, of a point of a curve and of a number in a table: more than a page shows
 
 
 def export(
@@ -49,9 +50,16 @@ def export(
     `cells` has one row per cell, and another one for each comparison with a further baseline; `runs` has one row per run,
     trials included. `further` are the tables of the study's analyses, by name.
     """
-    frames = {"cells": cells_frame(cells, spec), "runs": _single_typed(runs), **(further or {})}
-    for name, frame in frames.items():
-        frame.to_csv(folder / f"{name}.csv", index=False)
+    _single_typed(runs).to_csv(folder / "runs.csv", index=False)
+    for name, frame in {"cells": cells_frame(cells, spec), **(further or {})}.items():
+        frame.map(_settled).to_csv(folder / f"{name}.csv", index=False)
+
+
+def _settled(value: Any) -> Any:
+    """Round a number of a table for the file, in two steps, so that it does not depend on the processor."""
+    if not isinstance(value, float) or value.is_integer():
+        return value
+    return float(f"{settled(value):.{DIGITS}g}")
 
 
 def cells_frame(cells: Sequence[CellSummary], spec: ComparisonSpec) -> pandas.DataFrame:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 
 def changed_files(folder: Path, again: Path) -> list[str]:
-    """Return the names of the page's files (HTML, Markdown, plots, script) that differ between two folders."""
+    """Return the names of the page's files (HTML, Markdown, plots, tables, script) that differ between two folders."""
     files = {
-        path.name for suffix in ("*.html", "*.md", "*.svg", "*.sh") for path in (*folder.glob(suffix), *again.glob(suffix))
+        path.name
+        for suffix in ("*.html", "*.md", "*.svg", "*.csv", "*.sh")
+        for path in (*folder.glob(suffix), *again.glob(suffix))
     }
     return sorted(name for name in files if _read(folder / name) != _read(again / name))
 

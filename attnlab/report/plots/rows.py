@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from attnlab._util.metrics import settled
 from attnlab.report.plots import svg
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.paired import Difference
@@ -67,7 +68,7 @@ def forest_row(
     interval, outer = difference.interval, simultaneous_interval(difference) if difference.comparisons > 1 else None
     ends = (interval.low, interval.high, *((outer.low, outer.high) if outer else (None, None)))
     low, high, *outside = ends
-    names = [f"{run or label} s{seed}: {value:+.6g}" for seed, value in values.items()]
+    names = [f"{run or label} s{seed}: {settled(value):+.4g}" for seed, value in values.items()]
     decided = bool(difference.conclusion) and not control
     return ForestRow(label, color, [*values.values()], interval.mean, low, high, text, *outside, names=names, decided=decided)
 
@@ -196,5 +197,5 @@ def seed_plot(
             beyond = svg.ends_beyond((row.low, row.high), limits)
             parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
         parts.append(svg.line((x(row.mean), y - 8), (x(row.mean), y + 8), row.color, width=2.5))
-        parts += [svg.dot(x(v), y, row.color, title=f"{row.label} s{seed}: {v:.6g}") for seed, v in row.values.items()]
+        parts += [svg.dot(x(v), y, row.color, title=f"{row.label} s{seed}: {settled(v):.6g}") for seed, v in row.values.items()]
     return svg.document(bottom + 26, title, parts)

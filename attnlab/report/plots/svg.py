@@ -213,7 +213,7 @@ def _coordinates(points: Sequence[Point]) -> str:
 
 def _place(coordinate: float) -> str:
     """Format a coordinate with at most one decimal: finer than a screen shows."""
-    written = f"{coordinate:.1f}".removesuffix(".0")
+    written = f"{round(coordinate, 6):.1f}".removesuffix(".0")  # in two steps, as `settled` rounds
     return "0" if written == "-0" else written
 
 
