@@ -10,22 +10,17 @@ import os
 import shutil
 import sys
 import textwrap
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from attnlab._util.files import real_path
-from attnlab._util.process import delayed_interrupts
-from attnlab._util.text import GAP, format_table
+from attnlab._util.text import GAP, escape_controls, format_table
 
-GREEN, RED, YELLOW, BLUE = "32", "31", "33", "34"
 STYLES = {  # heading -> first word of a cell -> style
-    "verdict": {"better": GREEN, "worse": RED, "equivalent": BLUE, "inconclusive": YELLOW},
-    "result": {"passed": GREEN, "failed": RED, "refused": YELLOW},
+    "verdict": {"better": "green", "worse": "red", "equivalent": "blue", "inconclusive": "yellow"},
+    "result": {"passed": "green", "failed": "red", "refused": "yellow"},
 }
-DELAY = 2.0  # seconds without output that need no explanation
 
 
 def terminal_width() -> int | None:
@@ -41,7 +36,7 @@ def terminal_styles() -> dict[str, dict[str, str]] | None:
 
 def print_text(text: str) -> None:
     """Print a sentence: on one line into a pipe or a file, broken between words on a terminal, with an indent."""
-    width = terminal_width()
+    text, width = escape_controls(text), terminal_width()
     if width is not None:
         text = textwrap.fill(text, width, subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False)
     print(text)
@@ -61,10 +56,9 @@ def print_table(
         wrap, second_block: as for `format_table`.
     """
     keep = [i for i in range(len(headings)) if keep_empty or i == 0 or any(row[i] for row in rows)]
-    kept_rows = [[row[i] for i in keep] for row in rows]
-    kept_headings = [headings[i] for i in keep]
+    shown = [[row[i] for i in keep] for row in (headings, *rows)]
     options = {"width": terminal_width(), "wrap": wrap, "second_block": second_block, "styles": terminal_styles()}
-    print(format_table(kept_headings, kept_rows, **options))
+    print(format_table(shown[0], shown[1:], **options))
 
 
 def constant_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, among: Collection[str]) -> dict[str, str]:
@@ -87,59 +81,33 @@ def format_duration(seconds: float) -> str:
 
 def relative(path: Path) -> str:
     """Return the path relative to the working directory if it is inside it, else in full."""
-    return os.path.relpath(path) if real_path(path).is_relative_to(Path.cwd()) else str(path)
+    return escape_controls(os.path.relpath(path) if real_path(path).is_relative_to(Path.cwd()) else str(path))
 
 
-class DelayedProgress:
-    """A context manager that shows one bar from `DELAY` seconds after its start and removes it at its end.
+@contextmanager
+def show_progress() -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error while the block runs, if it is a terminal; the function takes a label and how much is done.
 
-    Call it with a label, the completed number and the total.
+    Examples:
+        >>> with show_progress() as progress:
+        ...     progress("resolving cells", 3, 14)
+        ...     progress("causality")  # without a number of steps
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    console = Console(file=sys.stderr)
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    hidden = not sys.stderr.isatty() or console.is_dumb_terminal
+    progress = Progress(*columns, TimeRemainingColumn(), console=console, transient=True, redirect_stdout=False, disable=hidden)
+    task = progress.add_task("", visible=False, total=None)
 
-        console = Console(file=sys.stderr)
-        columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        hidden = not sys.stderr.isatty() or console.is_dumb_terminal
-        self._started = time.monotonic()
-        self._progress = Progress(*columns, console=console, transient=True, disable=hidden)
-        self._task = self._progress.add_task("", visible=False, total=None)
+    def show(label: str, done: int = 0, total: int | None = None) -> None:
+        progress.update(task, description=label, completed=done, total=total, visible=total != 0)
 
-    def __call__(self, label: str, done: int, total: int) -> None:
-        visible = time.monotonic() - self._started >= DELAY and total > 0
-        self._progress.update(self._task, description=label, completed=done, total=total, visible=visible)
-
-    def __enter__(self) -> Self:
-        try:
-            with delayed_interrupts():  # half started, a display cannot be stopped
-                self._progress.start()
-        except KeyboardInterrupt:
-            self._progress.stop()
-            raise KeyboardInterrupt from None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
-
-
-class ProgressLine:
-    """A line on standard error that names the current step and is removed at the end.
-
-    Nothing is printed into a file, a pipe or a terminal that cannot move its cursor (``TERM=dumb``).
-    """
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._write("")
-
-    def show(self, text: str) -> None:
-        """Replace the line, cut to the width of the terminal."""
-        self._write(f"{text} ..."[: shutil.get_terminal_size().columns - 1])
-
-    def _write(self, line: str) -> None:
-        if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    try:
+        with progress:
+            yield show
+    finally:
+        if not hidden:
+            console.show_cursor()  # an interrupt while the bar starts has left it hidden

@@ -1,14 +1,11 @@
-"""Conditions, columns and order of a study's runs, as given to `attnlab runs`.
+"""The rows, columns and order of a study's runs, as given to `attnlab runs`.
 
 The columns are the same as in `attnlab.load_runs`; the last part of a dotted name is enough if no other column has it (`lr`).
 """
 
 from __future__ import annotations
 
-import operator
-import re
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from attnlab._util.cost_metrics import PROGRAM_COSTS, shown_in
@@ -20,39 +17,47 @@ from attnlab.errors import UserError, nearest, one_line
 Frame = Series = Any  # pandas' own types do not define the type of an indexing result
 ALL = "all"
 SCORES = ("bits_per_byte", "bits_per_token", "accuracy", *GENERATED_SCORES)
-MAX_LISTED = 12  # values of a column that a message lists
-OPERATORS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-# A condition is split at its first operator: a value may contain others.
-CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
 
 
-def select(frame: Frame, *, where: Sequence[str] = (), columns: str = "", sort: str = "") -> Frame:
+def select(frame: Frame, *, where: str = "", columns: str = "", sort: str = "") -> Frame:
     """Return the rows and columns to print.
 
     Args:
-        where: `variant=no_wo,dense`, `accuracy>=0.85`, `trial!=` (has a value): a column, an operator, a value. A value that
-            no run has is reported on standard error, with the known values.
+        where: an expression of `pandas.DataFrame.query`, for example ``variant == 'no_wo' and seed > 0``.
         columns: comma-separated names, or `all`; default: identity, state, scores and speed.
         sort: a column, with `-` in front of it for descending order; runs without a value come last.
 
     Raises:
-        UserError: an unknown column, or a value that cannot be compared with the column's.
+        UserError: an unknown column, or an expression that pandas cannot evaluate.
     """
     names = _columns(frame, columns)
-    masks = [_mask(frame, condition) for condition in where]  # each over all runs, so that its note ignores the others
-    for mask in masks:
-        frame = frame[mask.loc[frame.index]]
-    if frame.empty and all(mask.any() for mask in masks):
-        _note("no run meets all of the conditions")
+    if where:
+        frame = _query(frame, where)
     if sort:
         name = _column(frame, sort.removeprefix("-"), place=f"--sort {sort}")
-        frame = frame.sort_values(name, ascending=not sort.startswith("-"), key=_comparable, kind="stable")
+        frame = frame.sort_values(name, ascending=not sort.startswith("-"), key=_sortable, kind="stable")
     return frame[names]
+
+
+def _query(frame: Frame, where: str) -> Frame:
+    """Return the rows that meet a condition; with none, print a note."""
+    short = {name.rpartition(".")[2]: frame[name] for name in _unique_ends(frame)}
+    try:
+        selected = frame[
+            frame.eval(where, resolvers=[short, dict(frame.items())], engine="python").astype("boolean").fillna(False)
+        ]
+    except Exception as error:  # pandas raises errors of many types
+        example = "variant == 'no_wo' and seed > 0"
+        raise UserError(f"expected an expression such as {example!r}: {error}", f"--where {where}") from None
+    if selected.empty:
+        print("attnlab: no run meets the condition", file=sys.stderr)
+    return selected
+
+
+def _unique_ends(frame: Frame) -> list[str]:
+    """Return the columns that their last part names."""
+    ends = [str(column).rpartition(".")[2] for column in frame.columns]
+    return [str(column) for column, end in zip(frame.columns, ends, strict=True) if ends.count(end) == 1]
 
 
 def _columns(frame: Frame, columns: str) -> list[str]:
@@ -74,88 +79,18 @@ def _columns(frame: Frame, columns: str) -> list[str]:
 
 def _column(frame: Frame, name: str, *, place: str) -> str:
     """Return the column of that name, or the only column with that name as its last part."""
-    known = [str(column) for column in frame.columns]
-    matches = [column for column in known if column.rpartition(".")[2] == name]
-    if name in known or len(matches) == 1:
-        return name if name in known else matches[0]
-    if matches:
-        raise UserError(f"expected one of {', '.join(matches)}, got {name!r}", place)
-    hint = nearest(name, [*known, *(column.rpartition(".")[2] for column in known)])
-    raise UserError(f"unknown column {name!r}{hint}; --columns {ALL} shows every column", place)
+    if name in frame:
+        return name
+    short = {column.rpartition(".")[2]: column for column in _unique_ends(frame)}
+    if name not in short:
+        hint = nearest(name, [*map(str, frame.columns), *short])
+        raise UserError(f"unknown column {name!r}{hint}; --columns {ALL} shows every column", place)
+    return short[name]
 
 
-def _mask(frame: Frame, condition: str) -> Series:
-    """Return the runs that meet a condition. A missing value equals only the empty text, and has no order."""
-    place = f"--where {condition}"
-    parts = CONDITION.fullmatch(condition)
-    if parts is None:
-        raise UserError("expected COLUMN=VALUE, or != < <= > >= instead of =", place)
-    name, sign, value = parts.groups()
-    column = frame[_column(frame, name, place=place)]
-    present = column.notna() & (column.map(str) != "")
-    if sign in ("=", "==", "!=") and value == "":
-        return present if sign == "!=" else ~present
-    if sign not in ("=", "==", "!="):
-        mask = OPERATORS[sign](_comparable(column), _operand(column, value, place=place)) & present
-        if not mask.any():
-            _note(f"no run has {name} {sign} {value}")
-        return mask
-    equal = present & False
-    for alternative in _alternatives(column, value):
-        mask = (_comparable(column) == _operand(column, alternative, place=place)) & present
-        if not mask.any():
-            _note(f"no run has {name} {alternative!r}{_known_values(column[present], alternative)}")
-        equal |= mask
-    return ~equal if sign == "!=" else equal
-
-
-def _alternatives(column: Series, value: str) -> list[str]:
-    """Return the values of `A,B`; a text that equals a run's value is one value, even with commas in it."""
-    if not _is_numeric(column) and (_comparable(column) == value).any():
-        return [value]
-    return [part.strip() for part in value.split(",")]
-
-
-def _known_values(column: Series, value: str) -> str:
-    """Return the nearest known value, and all of them if they are few."""
-    known = list(dict.fromkeys(format_column(column)))
-    return nearest(value, known) + (f"; known values: {', '.join(known)}" if 0 < len(known) <= MAX_LISTED else "")
-
-
-def _note(text: str) -> None:
-    print(f"attnlab: {text}", file=sys.stderr)
-
-
-def _operand(column: Series, value: str, *, place: str) -> Any:
-    """Return the value of a condition in the column's type."""
-    import pandas
-
-    if isinstance(column.dtype, pandas.DatetimeTZDtype):
-        try:
-            return pandas.to_datetime(value, utc=True)
-        except ValueError:
-            raise UserError(f"{column.name}: expected a time such as 2026-01-31T12:00, got {value!r}", place) from None
-    if not _is_numeric(column):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        raise UserError(f"{column.name}: expected a number, got {value!r}", place) from None
-
-
-def _comparable(column: Series) -> Series:
-    """Return the column for comparing and sorting: numbers and times unchanged, everything else as text."""
-    import pandas
-
-    if _is_numeric(column) or isinstance(column.dtype, pandas.DatetimeTZDtype):
-        return column
-    return column.map(text, na_action="ignore").astype(object)
-
-
-def _is_numeric(column: Series) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    return is_numeric_dtype(column) and not is_bool_dtype(column)
+def _sortable(column: Series) -> Series:
+    """Return numbers and times unchanged, everything else as text."""
+    return column.map(text, na_action="ignore") if column.dtype == object else column
 
 
 def format_column(column: Series) -> list[str]:
@@ -163,7 +98,9 @@ def format_column(column: Series) -> list[str]:
 
     If all numbers are integers, they are shown as such; else they have four decimals, or four significant digits below 0.01.
     """
-    if not _is_numeric(column):
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    if not is_numeric_dtype(column) or is_bool_dtype(column):
         return [_one_line(value) for value in column]
     integers = all(float(value).is_integer() for value in column.dropna())
 

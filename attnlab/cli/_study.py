@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int, workers
-from attnlab.cli._printing import DelayedProgress, ProgressLine, print_text, relative
+from attnlab.cli._printing import print_text, relative, show_progress
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def plan_study(arguments: Namespace) -> Plan:
     from attnlab.planning.plan import plan
 
     sets, only = study_sets(arguments), parse_only(arguments.only)
-    with DelayedProgress() as progress:
+    with show_progress() as progress:
         return plan(arguments.study, sets=sets, only=only, progress=progress)
 
 
@@ -186,8 +186,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         adaptive = {"max_seeds": plan.study.max_seeds or MAX_SEEDS, **(adaptive or {})}
         require_seeds_can_be_added(plan, **adaptive)  # before the checks, which take seconds
     if not arguments.no_check:
-        with ProgressLine() as progress:
-            check_own_variants(plan, start=progress.show)
+        with show_progress() as progress:
+            check_own_variants(plan, start=progress)
     max_seeds = adaptive["max_seeds"] if adaptive else None
     for note in (*code_change_notes(plan), *further_look_notes(plan), *seed_notes(plan, max_seeds=max_seeds)):
         logger.info(note)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, positive_int
-from attnlab.cli._printing import ProgressLine, print_table, print_text
+from attnlab.cli._printing import print_table, print_text, show_progress
 from attnlab.cli._study import add_components_argument, parse_sets
 from attnlab.errors import UserError
 
@@ -92,8 +92,8 @@ def _check_study(arguments: Namespace) -> int:
     configs = [cell.config for cell in (*study_plan.stages, *study_plan.cells) if cell.refusal is None]
     targets = study_targets(configs, device=resolve_check_device(arguments.device or "auto"), seed=arguments.seed or 0)
     any_failed = False
-    with ProgressLine() as progress:
-        for target, results in check_study(targets, only=arguments.only or None, start=progress.show):
+    with show_progress() as progress:
+        for target, results in check_study(targets, only=arguments.only or None, start=progress):
             print_text(f"{target.label}: {results.counts}")
             _print_failures(results, debug=arguments.debug)
             any_failed = any_failed or bool(results.failed)
@@ -118,15 +118,15 @@ def _check(arguments: Namespace) -> tuple[CheckResults, str]:
         position = f"position {arguments.position}" if arguments.position else "no position scheme"
         backend = f"backend {arguments.backend or cls.backends[0]}, " if kind == "variant" else ""
         configuration = f"{'' if backend else 'in dense, '}{position}, {backend}{configuration}"
-    with ProgressLine() as progress:
-        return check(
-            arguments.target, options=options, only=arguments.only or None, start=progress.show, **given
-        ), configuration
+    with show_progress() as progress:
+        return check(arguments.target, options=options, only=arguments.only or None, start=progress, **given), configuration
 
 
 def _print_failures(results: CheckResults, *, debug: bool) -> None:
     for result in results.failed:
-        print(f"\n{result}")
+        print()
+        for line in str(result).splitlines():
+            print_text(line)
         if debug and result.traceback:
             print(result.traceback)
     if results.failed and results[-1].check == "shapes":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import relative
+from attnlab.cli._printing import print_text, relative
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def main(arguments: Namespace) -> int:
     with withdraw(arguments.study, arguments.targets) as withdrawal:
         runs = count(len(withdrawal.runs), "run")
         for run in withdrawal.runs:
-            print(f"{run}: {_describe_files(run)}")
+            print_text(f"{run}: {_describe_files(run)}")
         if not arguments.yes:
             _confirm(runs)
         withdrawal.delete()

@@ -19,15 +19,14 @@ import os
 import sys
 from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout, suppress
-from typing import Any, TextIO, cast
+from contextlib import suppress
+from typing import Any
 
 from attnlab._util.files import describe_disk_error, describe_error
 from attnlab._util.log import log_to
 from attnlab._util.machine import describe_address_limit
 from attnlab._util.plugins import Plugins
 from attnlab._util.redact import redact
-from attnlab._util.text import EscapingStream
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
 from attnlab.errors import UserError, one_line
@@ -87,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _escape_what_the_terminal_cannot_show()
     try:
         arguments = build_parser(words).parse_args(words, argparse.Namespace(argv=words))
-        with log_to(_print_line), redirect_stdout(cast(TextIO, EscapingStream(sys.stdout))):
+        with log_to(_print_line):
             return arguments.main(arguments)
     except UserError as error:
         if "--debug" in words:

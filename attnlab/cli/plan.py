@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser, number
-from attnlab.cli._printing import DelayedProgress, constant_columns, format_duration, print_table, print_text
+from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text, show_progress
 from attnlab.cli._study import add_study_arguments, plan_study
 from attnlab.errors import UserError
 
@@ -86,7 +86,7 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
         _print_estimand(plan)
         print_omissions(plan, each=each)
         return
-    with DelayedProgress() as progress:
+    with show_progress() as progress:
         cells = [cell for cell in (*plan.stages, *plan.cells) if memory or requests_cuda(cell)]
         peaks = cuda_peaks(cells, progress=progress)
     _print_cells(plan, rate=tflops, peaks=peaks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import relative
+from attnlab.cli._printing import print_text, relative
 
 HELP = "train finished runs again the next time the study runs; old records are kept"
 DESCRIPTION = (
@@ -30,7 +30,7 @@ def main(arguments: Namespace) -> int:
             place = f"its files are in {relative(folders[run.name])}"
             if run.shared_with:
                 place += f" until then, because the same run belongs to {', '.join(run.shared_with)}"
-            print(f"{run}: no longer counts; its record is kept, {place}")
+            print_text(f"{run}: no longer counts; its record is kept, {place}")
         count, command = len(withdrawal.runs), withdrawal.runs[-1].command
     again = f": {command}" if command.startswith("attnlab ") else ""
     print(f"Rerun the study to train {'it' if count == 1 else f'the {count} runs'} again{again}")

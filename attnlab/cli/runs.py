@@ -17,11 +17,11 @@ DESCRIPTION = "Columns as in attnlab.load_runs; the last part of a dotted name i
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("study", metavar="STUDY", nargs="?", help="a study's name")
-    parser.add_repeatable(
+    parser.add_argument(
         "--where",
         metavar="CONDITION",
-        help="variant=no_wo,dense, 'seed!=0', 'accuracy>=0.85'; 'trial=' selects runs without a value. When repeated, all "
-        "must hold",
+        default="",
+        help="an expression of pandas.DataFrame.query, for example \"variant == 'no_wo' and accuracy >= 0.85\"",
     )
     parser.add_argument("--columns", default="", metavar="A,B", help="name,seed,state,accuracy; or all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort ascending; --sort=-COLUMN sorts descending")

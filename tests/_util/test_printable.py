@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from attnlab._util.log import log_to
-from attnlab._util.text import EscapingStream, escape_controls
+from attnlab._util.text import escape_controls
 from attnlab.cli import main
+from attnlab.cli._printing import print_table, print_text
 from attnlab.config.axes import labels
 from attnlab.planning.cell import Cell
 from attnlab.report.section import escape_tags
@@ -30,10 +31,11 @@ def test_controls_are_escaped_and_nothing_else_is() -> None:
         assert escape_controls(text) == text
 
 
-def test_a_stream_escapes_what_is_written() -> None:
-    stream = io.StringIO()
-    print(f"x {HOSTILE}", file=EscapingStream(stream))  # type: ignore[arg-type]
-    assert is_clean(stream.getvalue()) and "\\x1b" in stream.getvalue()
+def test_cells_and_sentences_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["cell"], [[HOSTILE]])
+    print_text(HOSTILE)
+    out = capsys.readouterr().out
+    assert is_clean(out) and out.count("\\x1b") == 2
 
 
 def test_labels_and_refusals_are_escaped() -> None:

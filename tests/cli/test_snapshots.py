@@ -291,11 +291,11 @@ def test_memory_is_estimated_for_a_device_or_on_request(
 
 def test_a_long_plan_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "grid.yaml").write_text(json.dumps(STUDY))
-    code = "from attnlab.cli import _printing, main; _printing.DELAY = 0; raise SystemExit(main.main(['plan', 'grid.yaml']))"
+    code = "from attnlab.cli import main; raise SystemExit(main.main(['plan', 'grid.yaml']))"
     exit_code, output = run_in_terminal([sys.executable, "-c", code], columns=80, cwd=tmp_path)
     assert exit_code == 0, output
     assert max(map(len, plain_lines(output))) <= 80
-    assert any(line.startswith("tracing models ") and "/7 " in line for line in plain_lines(output))
+    assert any("tracing models " in line and "/7 " in line for line in plain_lines(output))
     assert "\x1b[2K" in output, "the bar is removed"
 
 

@@ -11,14 +11,15 @@ import pytest
 
 from attnlab.cli import main
 from tests.cli.test_snapshots import STUDY
-from tests.support.terminal import plain_lines, run_in_terminal
+from tests.support.studies import COSINE
+from tests.support.terminal import ESCAPE, plain_lines, run_in_terminal
 
 STYLE = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")  # a color or a weight
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 DISPLAY = """\
 import sys
 from attnlab._util.run_state import RunState
-from attnlab.cli._printing import DelayedProgress, ProgressLine
+from attnlab.cli._printing import show_progress
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -32,10 +33,9 @@ if display._live is not None:
     display._live.refresh()
 display.end_run("dense s0", Ending(RunState.COMPLETED, {"loss": 1.5}))
 display.close()
-with DelayedProgress() as progress:
+with show_progress() as progress:
     progress("resolving cells", 1, 2)
-with ProgressLine() as line:
-    line.show("causality")
+    progress("causality")
 """
 
 
@@ -76,7 +76,7 @@ def test_a_file_gets_plain_lines(here: Path, variable: str) -> None:
     [(["plan", "tiny.yaml"], HIDE_CURSOR), (["run", "tiny.yaml", "--set", "train.steps=100000"], "loss ")],
 )
 def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], after: str) -> None:
-    code = f"from attnlab.cli import _printing, main; _printing.DELAY = 0; raise SystemExit(main.main({words!r}))"
+    code = f"from attnlab.cli import main; raise SystemExit(main.main({words!r}))"
     environment = {"ATTNLAB_RUNS": str(here / "runs")}
     exit_code, output = run_in_terminal(
         [sys.executable, "-c", code], columns=80, cwd=here, environment=environment, keys="\x03", after=after
@@ -121,20 +121,82 @@ def test_a_reader_that_stops_is_no_error(here: Path, words: list[str]) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_interrupt_while_the_bar_starts_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rich.live import Live
+SMALL = ["train.steps=2", "model.dim=12", "model.heads=2", "model.depth=1"]
+VERBS = [
+    ["plan", "tiny.yaml"],
+    ["run", "tiny.yaml"],
+    ["verdict", "quickstart"],
+    ["runs", "quickstart"],
+    ["check", "no_wo", "--only", "causality by value"],
+    ["check", "broken.py:Cosine", "--only", "causality by value"],
+]
+FURTHER_VERBS = [
+    ["init", "lab"],
+    ["train", "variant=dense", "task=copy", *SMALL, "--no-report"],
+    ["report", "quickstart"],
+    ["runs"],
+    ["attention-maps", "quickstart"],
+    ["generate", "quickstart/dense/0", "--length", "3"],
+    ["bundle", "quickstart"],
+    ["redo", "quickstart", "dense"],
+    ["delete", "quickstart", "no_wo", "--yes"],
+    ["list"],
+    *(
+        ["list", kind]
+        for kind in ("variants", "components", "positions", "tasks", "models", "optimizers", "backends", "config")
+    ),
+    ["schema"],
+    ["data"],
+    ["bench", "dense", "--lengths", "16"],
+]
+PROGRAM = """
+import json, sys
+from attnlab.cli import main
+for words in json.loads(sys.argv[1]):
+    print(f"\\x07{' '.join(words)}", flush=True)
+    print(f"\\nexit {main.main(words)}", flush=True)
+"""
 
-    from attnlab.cli._printing import DelayedProgress
 
-    stopped: list[Live] = []
+def outputs(here: Path, commands: list[list[str]], **environment: str) -> dict[str, str]:
+    """Run commands on a terminal with 80 columns, in one process; return what each printed."""
+    variables = {"ATTNLAB_RUNS": str(here / "runs"), **environment}
+    command = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
+    code, output = run_in_terminal(command, columns=80, cwd=here, environment=variables)
+    assert code == 0, output
+    return {command: text for command, _, text in (part.partition("\r\n") for part in output.split("\x07")[1:])}
 
-    def interrupted(live: Live, refresh: bool = False) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Live, "start", interrupted)
-    monkeypatch.setattr(Live, "stop", lambda live: stopped.append(live))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    with pytest.raises(KeyboardInterrupt), DelayedProgress():
-        pass
-    assert len(stopped) == 1
+def lines_on_screen(text: str) -> list[str]:
+    """Return the lines without the progress that was erased, and without escape sequences."""
+    return [ESCAPE.sub("", line.rpartition("\x1b[2K")[2].rpartition("\r")[2]) for line in text.split("\r\n")]
+
+
+def assert_printed_well(command: str, text: str) -> None:
+    lines = lines_on_screen(text)
+    assert not re.search(r"\\x1b|\[[0-9;]+m", "\n".join(lines)), f"{command}: a code is printed as text"
+    if not command.startswith(("data", "schema")):  # with long addresses and JSON
+        assert max(map(len, lines)) <= 80, command
+
+
+def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
+    broken = COSINE.replace('@register_variant("NAME")\n', "").replace("v, mask)", "v, mask).flip(-2)")
+    (here / "broken.py").write_text(broken)
+    texts = outputs(here, VERBS)
+    for command, text in texts.items():
+        assert_printed_well(command, text)
+    assert "\x1b[33minconclusive" in texts["run tiny.yaml"]
+    assert "\x1b[32mpassed\x1b[0m" in texts["check no_wo --only causality by value"]
+    failed = texts["check broken.py:Cosine --only causality by value"]
+    heading, _, row, *_ = lines_on_screen(failed)
+    assert "\x1b[31mfailed\x1b[0m" in failed and row.index("failed") == heading.index("result")
+    for command, text in outputs(here, VERBS[-2:], NO_COLOR="1").items():
+        assert_printed_well(command, text)
+        assert not STYLE.search(text)
+
+
+@pytest.mark.slow
+def test_every_verb_on_a_terminal(here: Path) -> None:
+    for command, text in outputs(here, [VERBS[1], *FURTHER_VERBS]).items():
+        assert_printed_well(command, text)
+        assert text.endswith("exit 0\r\n"), command

@@ -254,7 +254,7 @@ def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.Captu
     assert main(["plan", "s.yaml", "--seeds", "0-3"]) == 0
     out = capsys.readouterr().out
     assert "Finished runs: 6 of 8" in out and "for the 2 runs left" in out and "First command: python train.py plain 0" in out
-    assert main(["runs", "program", "--where", "how=plain"]) == 0
+    assert main(["runs", "program", "--where", "how == 'plain'"]) == 0
     assert "plain s2  completed  plain" in capsys.readouterr().out
     assert main(["check", "--study", "s.yaml"]) == 2
 
