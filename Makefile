@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make quickstart  set up, run ablations/quickstart.yaml, write reports/quickstart/"
+	@echo "make quickstart  set up, run ablations/quickstart.yaml, write runs/reports/quickstart/"
 	@echo "make test        set up, run the tests that start no studies or servers: minutes"
 	@echo "make test-slow   run the others (PYTEST_ARGS='-m exhaustive' for those that CI leaves out)"
 	@echo "make lint        check style (ruff) and import contracts (import-linter)"
@@ -34,7 +34,7 @@ help:
 	@echo "make gpu-kit     pack what a machine with PyTorch and a GPU lacks, to run attnlab there without a network"
 	@echo "make overhead    measure what a study costs compared with a bare loop (half an hour on an idle machine)"
 	@echo "make benchmarks  install the peers in environments of their own and time attnlab against them (two hours)"
-	@echo "make clean       remove the environment, the caches, build/, site/ and gpu-kit/ (never runs/ or reports/)"
+	@echo "make clean       remove the environment, the caches, build/, site/ and gpu-kit/ (never runs/)"
 
 # Not compiled: of 19,000 modules, 5,000 are ever imported, and Python compiles these when it first imports them.
 $(STAMP): EXTRA := dev

@@ -103,7 +103,7 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "cosine length=9" in done.stdout
-    assert (tmp_path / "reports" / "train" / "index.html").is_file()
+    assert (tmp_path / "runs" / "reports" / "train" / "index.html").is_file()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_the_notebook_runs_and_shows_tables_and_plots(tmp_path: Path, monkeypatc
     verdicts = next(data["text/html"] for data in shown if "simultaneous_low" in data.get("text/html", ""))
     assert re.findall(r"<td>(better|worse|equivalent|inconclusive|baseline)", verdicts)[:1] == ["baseline"]
     assert sum("image/png" in data for data in shown) == 2
-    assert (tmp_path / "reports" / "tour" / "index.html").is_file()
+    assert (tmp_path / "runs" / "reports" / "tour" / "index.html").is_file()
 
 
 def test_a_table_shows_markup_as_text_and_leaves_empty_columns_out() -> None:

@@ -90,7 +90,7 @@ def add_workers_argument(parser: Parser) -> None:
 def add_output_arguments(parser: Parser) -> None:
     """Add `--no-reference-scores` and `--no-report`."""
     parser.add_argument("--no-reference-scores", action="store_true", help="skip the reference scores (gzip, n-gram, ...)")
-    parser.add_argument("--no-report", action="store_true", help="skip writing reports/STUDY/")
+    parser.add_argument("--no-report", action="store_true", help="skip writing runs/reports/STUDY/")
 
 
 def parse_sets(words: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from attnlab.cli._arguments import Parser
 from attnlab.cli._printing import print_text, relative
 from attnlab.errors import UserError
 
-HELP = "write reports/STUDY/: page, tables, plots"
+HELP = "write runs/reports/STUDY/: page, tables, plots"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,7 +21,9 @@ def add_arguments(parser: Parser) -> None:
         nargs="+",
         help="a study's name, or its YAML file; for several: one page with one answer above the report of each",
     )
-    parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/STUDY; required for several studies)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="output folder (default runs/reports/STUDY; required for several studies)"
+    )
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the question of the study)")
     parser.add_repeatable("--imports", metavar="FILE", help="Python file with your analyses (repeatable)")
     parser.add_argument(
@@ -31,7 +33,7 @@ def add_arguments(parser: Parser) -> None:
 
 def main(arguments: Namespace) -> int:
     from attnlab._util.user_code import load_file
-    from attnlab.report.write import write_report
+    from attnlab.report.write import REPORTS, write_report
 
     for file in arguments.imports:
         load_file(Path(file).expanduser())
@@ -40,7 +42,7 @@ def main(arguments: Namespace) -> int:
     try:
         folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:
-        folder = Path(arguments.out or Path("reports") / arguments.study[0])
+        folder = Path(arguments.out or REPORTS / arguments.study[0])
         one = len(arguments.study) == 1 or arguments.out
         if not (arguments.paper and one and _is_report(folder)):
             raise

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from attnlab.tracking.artifacts import AttentionMap
 
 FILE = "index.json"
+REPORTS = Path("runs/reports")  # of one's own studies; results that a repository keeps are written elsewhere with `out`
 METHODS = (
     "task",
     "data",
@@ -165,7 +166,7 @@ def write_report(
     Args:
         study: Name of the study, or its YAML file; or several.
         root: Folder of the runs; default `ATTNLAB_RUNS`, else `runs`.
-        out: Folder of the report; default `reports/STUDY`. Required for several studies.
+        out: Folder of the report; default `runs/reports/STUDY`. Required for several studies.
         question: Shown at the top of the page instead of the study's `question`.
 
     Raises:
@@ -174,7 +175,7 @@ def write_report(
     studies = [study] if isinstance(study, str | Path) else study
     names = list(dict.fromkeys(map(study_name, studies)))
     if len(names) == 1:
-        folder = Path(out or Path("reports") / names[0])
+        folder = Path(out or REPORTS / names[0])
         _report_one(names[0], folder, root, question=question)
         return folder
     if out is None:

@@ -27,7 +27,7 @@ from benchmarks.verdict.script import PLAIN, X_TRANSFORMERS
 STUDY = ROOT / "ablations" / "quickstart.yaml"
 SEEDS = 5
 IN_FP32 = f"{OURS}, fp32"  # in the precision of the peers, where the plan chooses another one
-REPORT = Path("reports", "verdict", "runs.csv")  # of the study, in the folder that it runs in
+REPORT = Path("runs", "reports", "verdict", "runs.csv")  # of the study, in the folder that it runs in
 # Prefixes of variables that would change the defaults. With PYTHONDONTWRITEBYTECODE, which some images set, Python compiles
 # every module again in each process: 2 seconds for PyTorch alone.
 OVERRIDES = ("ATTNLAB_", "MLFLOW_", "OMP_", "MKL_", "OPTUNA_", "PYTHONDONTWRITEBYTECODE")

@@ -90,8 +90,8 @@ def test_run_prints_a_table_writes_a_report_and_resumes(here: Path, capsys: Out)
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "baseline" in lines["dense learned"] and "±" in lines["no_wo learned"]
     assert lines["Unbiased alibi"].endswith("refused")
-    assert "report: reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
-    page = (here / "reports" / "tiny" / "README.md").read_text()
+    assert "report: runs/reports/tiny/index.html" in out and out.rstrip().endswith("attnlab ui tiny")
+    page = (here / "runs" / "reports" / "tiny" / "README.md").read_text()
     assert "What does this test?" in page and "does not support a position scheme" in page
     assert main.main(["run", "tiny.yaml", "--no-report"]) == 0
     again = capsys.readouterr()
@@ -113,7 +113,7 @@ def test_seeds_are_added_until_verdicts_are_conclusive(here: Path, capsys: Out) 
     chosen = ["--only", "variant=dense,no_wo", "--only", "position=learned"]
     assert main.main(["run", "tiny.yaml", "--seeds", "4,5", "--until-conclusive", "--max-seeds", "3", *chosen]) == 0
     assert "corrected for 2 looks" in capsys.readouterr().out
-    page = (here / "reports" / "tiny" / "README.md").read_text()
+    page = (here / "runs" / "reports" / "tiny" / "README.md").read_text()
     assert "dense learned s6" in page and "no_wo learned s6" in page
 
 
@@ -291,7 +291,7 @@ def test_a_part_of_a_study_with_several_tasks_has_the_table_of_its_task(here: Pa
     out = capsys.readouterr().out
     assert "tiny, parity length=8" in out and "tiny, copy length=8" not in out
     assert "Planned and not run: " in out
-    page = (here / "reports/tiny/README.md").read_text()
+    page = (here / "runs/reports/tiny/README.md").read_text()
     assert "so there is no result yet." in page and "yet. ." not in page
 
 

@@ -172,7 +172,7 @@ class Shell:
     def _latexmk(self, words: list[str]) -> int:
         self._expect_exception()
         paper = Path(words[-1])
-        return 0 if paper.is_file() or next(Path().glob(f"reports/*/paper/{paper}"), None) else 1
+        return 0 if paper.is_file() or next(Path().glob(f"runs/reports/*/paper/{paper}"), None) else 1
 
     def _make(self, words: list[str]) -> int:
         self._expect_exception()

@@ -372,12 +372,12 @@ def test_a_paper_is_made_from_a_stored_report_without_its_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     runs, curves = made_up()
-    write(tmp_path / "reports" / "made-up", info=INFO, runs=runs, curves=curves)
+    write(tmp_path / "runs" / "reports" / "made-up", info=INFO, runs=runs, curves=curves)
     assert main.main(["report", "made-up"]) == 2
     assert main.main(["report", "made-up", "--paper"]) == 0
     printed = capsys.readouterr().out
-    assert "reports/made-up/paper/paper.tex" in printed and "plots of the page that are not in the paper" in printed
-    folder = tmp_path / "reports" / "made-up"
+    assert "runs/reports/made-up/paper/paper.tex" in printed and "plots of the page that are not in the paper" in printed
+    folder = tmp_path / "runs" / "reports" / "made-up"
     for name in ("table.tex", "figures.tex", "methods.tex", "appendix.tex", "refs.bib", "forest.pdf", "learning-curves.pdf"):
         assert (folder / "paper" / name).stat().st_size > 100, name
     (folder / FILE).write_text('{"version": "0.0.1"}')

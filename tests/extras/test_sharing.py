@@ -98,7 +98,7 @@ def test_the_command_prints_digests_and_the_report_is_judged_anew(
     out = capsys.readouterr().out
     assert "small: 12 runs, seeds 0, 1, 2, 3, 4, 5" in out
     assert f"anne.zip: 6 runs, SHA-256 {digests[0]}" in out
-    page = Path("reports/small/README.md").read_text(encoding="utf-8")
+    page = Path("runs/reports/small/README.md").read_text(encoding="utf-8")
     repeat = f"attnlab merge anne.zip bob.zip --sha256 {digests[0][:16]},{digests[1][:16]}"
     assert repeat in page
     assert [(looks.first, looks.further) for looks in [spec_of(tmp_path / "merged").looks]] == [(3, (6,))]

@@ -69,7 +69,7 @@ FILES = {
     "env/lib/b.py": CODE,
     "other.yaml": "study: other\ngrid: {a: [1, 2]}\n",
     "runs/work/config.json": "{}",
-    "reports/s/report.json": "{}",
+    "runs/reports/s/report.json": "{}",
     "store/mlflow.db": "",
     "store/work/result.json": "{}",
 }

@@ -116,15 +116,15 @@ def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch:
     file.write_text(STUDY.replace("[0, 1, 2]", "[0, 2]"))
     assert main.main(run_file) == 0
 
-    page = (first / "reports/tiny/README.md").read_text()
+    page = (first / "runs/reports/tiny/README.md").read_text()
     commands = re.search(r"## Reproduction\n\n```\n(.*?)\n```", page, re.DOTALL)
     assert commands is not None
-    script = (first / "reports/tiny/reproduce.sh").read_text()
+    script = (first / "runs/reports/tiny/reproduce.sh").read_text()
     assert [line.partition("   #")[0] for line in commands[1].splitlines()] == [
         line for line in script.splitlines() if line.startswith("attnlab ")
     ]
     _shell(again, script)
-    tables = [_table(folder / "reports/tiny/cells.csv") for folder in (first, again)]
+    tables = [_table(folder / "runs/reports/tiny/cells.csv") for folder in (first, again)]
     assert tables[0] == tables[1] and len(tables[0]) == 2 and tables[0][1]["n"] == "2"
 
 

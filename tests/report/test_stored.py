@@ -125,6 +125,10 @@ def test_what_is_rendered_is_not_committed(name: str) -> None:
     assert name in excluded.split()
 
 
+def test_what_a_person_runs_leaves_the_checkout_clean() -> None:
+    assert write.REPORTS.parts[0] + "/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+
+
 def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write.write(tmp_path, info=INFO, runs=made_up()[0], curves=made_up()[1])
     page = (tmp_path / "README.md").read_text()

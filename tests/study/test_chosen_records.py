@@ -141,7 +141,7 @@ def test_the_terminal_and_the_page_say_so(
         (["--set", "seeds=[0,2]"], "gated, plain, wide (seed 1)"),
     ):
         assert main(["run", *words]) == 0
-        for text in (capsys.readouterr().out, (tmp_path / "reports/whole/README.md").read_text()):
+        for text in (capsys.readouterr().out, (tmp_path / "runs/reports/whole/README.md").read_text()):
             assert expected in text and ("not run" in text or "left out" in text) == bool(expected)
 
 

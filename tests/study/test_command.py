@@ -250,7 +250,9 @@ def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.Captu
     (folder / "s.yaml").write_text(json.dumps({**STUDY, "grid": {"how": ["plain", "clipped"]}}))
     assert main(["run", "s.yaml"]) == 0
     assert "All seeds give the same result, to a relative 1e-6: plain, clipped." in capsys.readouterr().out
-    assert "All seeds give the same result" in (folder / "reports" / "program" / "README.md").read_text(encoding="utf-8")
+    assert "All seeds give the same result" in (folder / "runs" / "reports" / "program" / "README.md").read_text(
+        encoding="utf-8"
+    )
     assert main(["plan", "s.yaml", "--seeds", "0-3"]) == 0
     out = capsys.readouterr().out
     assert "Finished runs: 6 of 8" in out and "for the 2 runs left" in out and "First command: python train.py plain 0" in out

@@ -65,9 +65,9 @@ def test_the_terminal_the_report_and_load_runs_give_the_same_numbers(attnlab: At
     widths = set()
     for words in calls:
         out, _ = attnlab("run", *words)
-        page = (tmp_path / "reports/small/README.md").read_text()
+        page = (tmp_path / "runs/reports/small/README.md").read_text()
         attnlab("report", study="small")
-        assert (tmp_path / "reports/small/README.md").read_text() == page, "a report of the same runs is no further look"
+        assert (tmp_path / "runs/reports/small/README.md").read_text() == page, "a report of the same runs is no further look"
         cells = loaded(root)
         for name, cell in cells.items():
             terminal = next(line for line in out.splitlines() if line.startswith(name))
@@ -80,7 +80,7 @@ def test_the_terminal_the_report_and_load_runs_give_the_same_numbers(attnlab: At
 
 def test_seeds_added_by_hand_are_looks_and_the_page_says_so(attnlab: Attnlab, root: Path, tmp_path: Path) -> None:
     out, _ = attnlab("run", "--seeds", "0-2")
-    first = (tmp_path / "reports/small/README.md").read_text()
+    first = (tmp_path / "runs/reports/small/README.md").read_text()
     assert spec_of(root).looks == Looks(3, 3) and "corrected for" not in out and "was judged at" not in first
     attnlab("run", "--seeds", "0-2")
     attnlab("run", "--seeds", "0-1", "--no-report")
@@ -89,12 +89,12 @@ def test_seeds_added_by_hand_are_looks_and_the_page_says_so(attnlab: Attnlab, ro
     assert "corrected for 2 looks" in out
     attnlab("run", "--set", "seeds=[0,1,2,3,4,5]", "--only", "variant=dense,narrow")
     looks = spec_of(root).looks
-    page = (tmp_path / "reports/small/README.md").read_text()
+    page = (tmp_path / "runs/reports/small/README.md").read_text()
     assert looks == Looks(3, 3, (5, 6))
     (sentence,) = re.findall(r"The study was judged at [^.]*\.", page.replace("0.", "0,").replace("5.5 %", "5,5 %"))
     assert "3, 5 and 6 seeds" in sentence and "intervals, p-values" in sentence
     assert f"{2 * looks.nominal_level(0.025):.2%}" in page
-    script = (tmp_path / "reports/small/reproduce.sh").read_text()
+    script = (tmp_path / "runs/reports/small/reproduce.sh").read_text()
     assert "seeds=0-2" in script and "seeds=[0, 1, 2, 3, 4]'" in script, "the page depends on its looks"
 
 

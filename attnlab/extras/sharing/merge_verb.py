@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
         default=[],
         help="the digests that the authors of the bundles published, or at least their first 16 digits, in the same order",
     )
-    parser.add_argument("--no-report", action="store_true", help="skip writing reports/STUDY/")
+    parser.add_argument("--no-report", action="store_true", help="skip writing runs/reports/STUDY/")
 
 
 def main(arguments: Namespace) -> int:
