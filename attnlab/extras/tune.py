@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._printing import ProgressLine, print_table, print_text
+from attnlab.cli._printing import print_table, print_text, show_progress
 from attnlab.cli._study import add_study_arguments, plan_study
 from attnlab.errors import UserError
 
@@ -47,10 +47,10 @@ def main(arguments: Namespace) -> int:
     most = max(1, min(processors(), plan.total))
     layouts = {n: max(1, processors() // n) for n in sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})}
     rates: dict[tuple[str, int], float] = {}
-    with ProgressLine() as progress:
+    with show_progress() as progress:
         for precision in precisions:
             for workers, threads in layouts.items():
-                progress.show(f"steps of {cell.name}: {precision}, {workers} at a time")
+                progress(f"steps of {cell.name}: {precision}, {workers} at a time")
                 changes = {"train.precision": precision, "machine.threads": threads}
                 if (rate := steps_per_second(config.replace(changes), workers)) is not None:
                     rates[precision, workers] = rate
