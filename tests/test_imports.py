@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 HEAVY = {"torch", "mlflow", "optuna", "pandas", "xformers", "matplotlib", "scipy", "sklearn", "jinja2"}
 # These import nothing heavy when they are imported.
-LIGHT = ("config", "stats", "cli", "report", "extras/paper", "_util", "registry.py", "errors.py")
+LIGHT = ("config", "stats", "cli", "report", "extras/paper.py", "_util", "registry.py", "errors.py")
 FILES = sorted(
     path for name in LIGHT for path in [ROOT / "attnlab" / name, *(ROOT / "attnlab" / name).rglob("*.py")] if path.is_file()
 )

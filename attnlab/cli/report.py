@@ -26,9 +26,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the question of the study)")
     parser.add_repeatable("--imports", metavar="FILE", help="Python file with your analyses (repeatable)")
-    parser.add_argument(
-        "--paper", action="store_true", help="also write paper/: LaTeX tables, figures, methods, appendix, references"
-    )
+    parser.add_argument("--paper", action="store_true", help="also write paper/: tables as LaTeX, plots as PDF and PNG")
 
 
 def main(arguments: Namespace) -> int:
@@ -38,7 +36,7 @@ def main(arguments: Namespace) -> int:
     for file in arguments.imports:
         load_file(Path(file).expanduser())
     if arguments.paper:
-        require("a paper", "matplotlib", where="--paper")  # before the report, which may take a minute
+        require("a paper", "typst", where="--paper")  # before the report, which may take a minute
     try:
         folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:
@@ -50,10 +48,8 @@ def main(arguments: Namespace) -> int:
     else:
         print(relative(folder / "index.html"))
     if arguments.paper:
-        for paper in import_module("attnlab.extras.paper.write").write_papers(folder):  # by name: an extra
-            print(relative(paper.document))
-            for note in paper.notes:
-                print_text(note)
+        for paper in import_module("attnlab.extras.paper").write_paper(folder):  # by name: an extra
+            print(relative(paper))
     return 0
 
 

@@ -137,8 +137,6 @@ class Component(nn.Module):
         constant_first_output: True when the first output of a causal role is the same for every input
             (``attnlab.variants.Variant``).
         paper: the citation, for example ``"Henry et al. 2020"``.
-        references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch
@@ -158,7 +156,6 @@ class Component(nn.Module):
     constant_first_output: ClassVar[bool] = False
     window: int | None = None
     paper: ClassVar[str] = ""
-    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__()

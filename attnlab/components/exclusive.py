@@ -24,7 +24,6 @@ class Exclusive(Component):
     roles = frozenset({"causal", "bidirectional"})
     constant_first_output = True
     paper = "arXiv:2603.09078"
-    references = ("zhai2026",)
 
     def head_outputs(self, y: Tensor, *, x: Tensor, v: Tensor) -> Tensor:
         own = v[:, :, v.shape[2] - y.shape[2] :]

@@ -27,7 +27,6 @@ class ForgetGate(Component):
     roles = frozenset({"causal"})
     permutation_equivariant = False
     paper = "Lin et al. 2025"
-    references = ("lin2025",)
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__(config)

@@ -23,7 +23,6 @@ class Gate(Component):
     """Results of the heads, multiplied with a sigmoid of the input of their query."""
 
     paper = "Qiu et al. 2025"
-    references = ("qiu2025",)
 
     def __init__(self, config: ComponentConfig, *, per: Literal["element", "head"] = "element") -> None:
         super().__init__(config)

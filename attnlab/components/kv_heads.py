@@ -20,7 +20,6 @@ class KeyValueHeads(Component):
     """``count`` heads of keys and values."""
 
     paper = "Ainslie et al. 2023"
-    references = ("ainslie2023", "shazeer2019")
 
     def __init__(self, config: ComponentConfig, *, count: int) -> None:
         super().__init__(config)

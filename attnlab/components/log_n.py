@@ -26,7 +26,6 @@ class LogN(Component):
 
     roles = frozenset({"causal", "bidirectional"})  # of cross-attention, a decoder has keys in its first call alone
     paper = "Nakanishi 2025"
-    references = ("nakanishi2025",)
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__(config)

@@ -36,7 +36,6 @@ class Moba(Component):
     supports_memory = False  # blocks are counted from the first key, which a memory moves
     permutation_equivariant = False
     paper = "Lu et al. 2025"
-    references = ("lu2025",)
 
     def __init__(self, config: ComponentConfig, *, size: int, count: int = 3) -> None:
         super().__init__(config)

@@ -21,7 +21,6 @@ class Narrow(Component):
     """Projections within each head's slice of the features, the same for all heads."""
 
     paper = "Bloem 2019"
-    references = ("bloem2019",)
 
     @classmethod
     def unsupported(cls, setting: Setting) -> str | None:

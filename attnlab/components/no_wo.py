@@ -17,7 +17,6 @@ class NoOutputProjection(Component):
     """The concatenated heads as the output."""
 
     paper = "Bloem 2019 asks the question"
-    references = ("bloem2019",)
 
     def output_projection(self) -> nn.Module:
         return nn.Identity()

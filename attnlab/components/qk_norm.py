@@ -24,7 +24,6 @@ class QKNorm(Component):
     """RMSNorm of queries and keys."""
 
     paper = "Henry et al. 2020"
-    references = ("henry2020",)
 
     def __init__(self, config: ComponentConfig, *, gain: float = 1.0) -> None:
         super().__init__(config)

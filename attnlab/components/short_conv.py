@@ -22,7 +22,6 @@ class ShortConv(TokenShiftQKV):
 
     kind = ShortConvolution
     paper = "So et al. 2021"
-    references = ("so2021",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 3) -> None:
         super().__init__(config, width=width)

@@ -21,7 +21,6 @@ class Sigmoid(Component):
     """Independent weights of the keys."""
 
     paper = "Ramapuram et al. 2024"
-    references = ("ramapuram2024",)
 
     def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
         n = visible.expand(*visible.shape[:-1], logits.shape[-1]).sum(-1, keepdim=True).clamp(min=1)

@@ -22,7 +22,6 @@ class Sink(Component):
     """Softmax over the keys and one learned logit for each head, which has no value."""
 
     paper = "OpenAI 2025"
-    references = ("xiao2024", "openai2025")
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__(config)

@@ -18,7 +18,6 @@ class Softcap(Component):
     """Logits between -cap and cap."""
 
     paper = "Gemma Team 2024"
-    references = ("gemma2024",)
 
     def __init__(self, config: ComponentConfig, *, cap: float = 50.0) -> None:
         super().__init__(config)

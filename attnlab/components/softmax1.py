@@ -20,7 +20,6 @@ class Softmax1(Component):
     """Softmax over the keys and one logit 0, which has no value."""
 
     paper = "Miller 2023"
-    references = ("miller2023",)
 
     def weights(self, logits: Tensor, visible: Tensor) -> Tensor:
         zero = logits.new_zeros(()).expand(*logits.shape[:-1], 1)

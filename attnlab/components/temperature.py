@@ -31,7 +31,6 @@ class Temperature(Component):
     """
 
     paper = "Hinton et al. 2015"
-    references = ("hinton2015",)
 
     def __init__(self, config: ComponentConfig, *, value: float = 1.0, learned: bool = True, scaled: bool = True) -> None:
         super().__init__(config)

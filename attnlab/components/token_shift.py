@@ -23,7 +23,6 @@ class TokenShift(Component):
     roles = frozenset({"causal", "bidirectional"})
     permutation_equivariant = False
     paper = "Allen-Zhu 2025"
-    references = ("allenzhu2025",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 4) -> None:
         super().__init__(config)

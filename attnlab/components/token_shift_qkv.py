@@ -41,7 +41,6 @@ class TokenShiftQKV(Component):
     permutation_equivariant = False
     kind: type[ShortConvolution] = CausalShift
     paper = "Allen-Zhu 2025"
-    references = ("allenzhu2025",)
 
     def __init__(self, config: ComponentConfig, *, width: int = 4) -> None:
         super().__init__(config)

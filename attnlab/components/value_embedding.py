@@ -34,7 +34,6 @@ class ValueEmbedding(Component):
     supports_compile = False  # the model sets the tokens of each call
     reads_tokens = True
     paper = "Karpathy 2025"
-    references = ("karpathy2025",)
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__(config)

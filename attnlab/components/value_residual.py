@@ -23,7 +23,6 @@ class ValueResidual(Component):
 
     supports_compile = False  # the blocks are compiled one by one
     paper = "Zhou et al. 2024"
-    references = ("zhou2024",)
 
     def __init__(self, config: ComponentConfig) -> None:
         super().__init__(config)

@@ -22,7 +22,6 @@ class Window(Component):
     roles = frozenset({"causal", "bidirectional"})
     permutation_equivariant = False
     paper = "Beltagy et al. 2020"
-    references = ("beltagy2020",)
 
     def __init__(self, config: ComponentConfig, *, size: int) -> None:
         super().__init__(config)

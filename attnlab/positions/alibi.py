@@ -25,7 +25,6 @@ class Alibi(Position):
     hook = "bias"
     relative = True
     paper = "Press et al. 2022"
-    references = ("press2022",)
 
     def __init__(self, config: PositionConfig) -> None:
         super().__init__(config)

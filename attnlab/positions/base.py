@@ -59,8 +59,6 @@ class Position(nn.Module):
         extrapolates: True for a scheme that supports positions beyond the length it was constructed for. Otherwise a trained
             model is not evaluated at longer sequences.
         paper: the citation, for example ``"Press et al. 2022"``.
-        references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
 
     Examples:
         >>> import torch
@@ -84,7 +82,6 @@ class Position(nn.Module):
     reads_mask: ClassVar[bool] = False
     extrapolates: ClassVar[bool] = True
     paper: ClassVar[str] = ""
-    references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: PositionConfig) -> None:
         super().__init__()

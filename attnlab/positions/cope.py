@@ -39,7 +39,6 @@ class Cope(Position):
     relative = True
     reads_mask = True
     paper = "Golovneva et al. 2024"
-    references = ("golovneva2024",)
 
     def __init__(self, config: PositionConfig, *, positions: int = 64) -> None:
         super().__init__(config)

@@ -41,7 +41,6 @@ class Fire(Position):
 
     hook = "bias"
     paper = "Li et al. 2024"
-    references = ("li2024",)
 
     def __init__(self, config: PositionConfig, *, width: int = 32, c: float = 0.1, threshold: float = 512.0) -> None:
         super().__init__(config)

@@ -38,7 +38,6 @@ class Kerple(Position):
     hook = "bias"
     relative = True
     paper = "Chi et al. 2022"
-    references = ("chi2022",)
 
     def __init__(self, config: PositionConfig, *, kernel: Literal["log", "power"] = "log") -> None:
         super().__init__(config)

@@ -31,7 +31,6 @@ class Learned(Position):
     extrapolates = False
     parameter_roles = MappingProxyType({"table": "embedding"})
     paper = "Gehring et al. 2017"
-    references = ("gehring2017",)
 
     def __init__(self, config: PositionConfig, *, std: float = 0.1) -> None:
         super().__init__(config)

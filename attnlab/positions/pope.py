@@ -39,7 +39,6 @@ class Pope(Position):
     hook = "rotate"
     relative = True
     paper = "Gopalakrishnan et al. 2025"
-    references = ("gopalakrishnan2025",)
 
     def __init__(self, config: PositionConfig, *, base: float = 10_000.0, delta: Literal["zeros", "uniform"] = "zeros") -> None:
         super().__init__(config)

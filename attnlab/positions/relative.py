@@ -34,7 +34,6 @@ class Relative(Position):
     hook = "bias"
     relative = True
     paper = "Dai et al. 2019"
-    references = ("dai2019",)
 
     def __init__(self, config: PositionConfig) -> None:
         super().__init__(config)

@@ -56,7 +56,6 @@ class Rotary(Position):
     hook = "rotate"
     relative = True
     paper = "Su et al. 2021"
-    references = ("su2021",)
 
     def __init__(
         self,

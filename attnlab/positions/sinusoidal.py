@@ -22,7 +22,6 @@ class Sinusoidal(Position):
 
     hook = "embed"
     paper = "Vaswani et al. 2017"
-    references = ("vaswani2017",)
 
     def __init__(self, config: PositionConfig) -> None:
         super().__init__(config)

@@ -43,7 +43,6 @@ class T5(Position):
     hook = "bias"
     relative = True
     paper = "Raffel et al. 2020"
-    references = ("raffel2020",)
 
     def __init__(self, config: PositionConfig, *, buckets: int = 32, max_distance: int = 128) -> None:
         super().__init__(config)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attnlab.errors import UserError, one_line
 from attnlab.registry import ANALYSES
@@ -70,13 +70,7 @@ class Results:
 
 
 class Analysis(Generic[Estimate]):
-    """Base class of analyses. Only `estimate` is required; the other methods return nothing by default.
-
-    Attributes:
-        references: What the paper cites for it: keys of its built-in bibliography, or BibTeX entries.
-    """
-
-    references: ClassVar[tuple[str, ...]] = ()
+    """Base class of analyses. Only `estimate` is required; the other methods return nothing by default."""
 
     def notes(self, plan: Plan) -> Iterable[str]:
         """Return sentences for the plan of a study that has this analysis.
@@ -95,16 +89,12 @@ class Analysis(Generic[Estimate]):
         return ()
 
     def section(self, estimate: Estimate, results: Results) -> PageSection | None:
-        """Return the section of the page; its plots and its table are also in the paper if they have captions."""
+        """Return the section of the page."""
         return None
 
     def summarize(self, summary: Summary, estimate: Estimate, results: Results) -> Summary:
         """Return the paragraph at the top of the page, given the paragraph of the verdicts and earlier analyses."""
         return summary
-
-    def methods(self, estimate: Estimate, results: Results) -> Iterable[str]:
-        """Return sentences for the methods of a paper."""
-        return ()
 
     def frames(self, estimate: Estimate, results: Results) -> Mapping[str, pandas.DataFrame]:
         """Return tables in full precision: name of a file without its ending -> data frame."""
@@ -167,15 +157,6 @@ class Analyzed:
             with _left_out(name):
                 summary = _checked(analysis.summarize(summary, estimate, self.results), Summary)
         return summary
-
-    def methods(self) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        """Yield the sentences of each analysis for the methods of a paper, and what they cite."""
-        for name, analysis, estimate in self.found:
-            sentences: list[str] = []
-            with _left_out(name):
-                sentences = [_checked(text, str) for text in analysis.methods(estimate, self.results)]
-            if sentences:
-                yield sentences, analysis.references
 
     def frames(self) -> dict[str, pandas.DataFrame]:
         """Return the tables in full precision, by the names of their files."""

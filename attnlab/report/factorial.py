@@ -293,8 +293,6 @@ def _list(texts: Sequence[str]) -> str:
 class FactorialAnalysis(Analysis[FactorialResult]):
     """The effects of the factors; `effects.csv` has one row per effect, in the metric's unit: on minus off."""
 
-    references = ("holm1979",)
-
     def notes(self, plan: Plan) -> Iterable[str]:
         """Return notes on the design and its aliased effects."""
         return design_notes(plan.study, [*plan.cells, *plan.unselected], plan.doubles)
@@ -329,13 +327,6 @@ class FactorialAnalysis(Analysis[FactorialResult]):
     def summarize(self, summary: Summary, estimate: FactorialResult, results: Results) -> Summary:
         """Replace the summary of the cells, which are not compared with each other, by the summary of the effects."""
         return summarize_effects(estimate, results.spec)
-
-    def methods(self, estimate: FactorialResult, results: Results) -> list[str]:
-        """Return the paragraphs and the notes of the page."""
-        if estimate.problem:
-            return [f"No effect can be estimated: {estimate.problem}."]
-        notes = (*describe_omissions(estimate), *effect_notes(estimate, results.spec))
-        return [*describe_estimation(estimate), *notes]
 
     def frames(self, estimate: FactorialResult, results: Results) -> dict[str, pandas.DataFrame]:
         """Return the effects in full precision."""

@@ -57,10 +57,6 @@ class QuestionsAnalysis(Analysis[Sequence[Compared]]):
             )
         return summary
 
-    def methods(self, estimate: Sequence[Compared], results: Results) -> list[str]:
-        """Return the metrics, for the methods of a paper."""
-        return [f"Cells were also compared by {', '.join(metric_name(asked.spec) for asked in estimate)}. {TOGETHER}"]
-
     def frames(self, estimate: Sequence[Compared], results: Results) -> Mapping[str, pandas.DataFrame]:
         """Return the verdicts of the further questions."""
         frame: Any = verdicts_frame(results.compared)

@@ -90,7 +90,7 @@ Sentence = Sequence[str]  # its parts, some of them `Strong` or `Name`
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its file name, its title and the SVG. One with a caption is also in the paper; equal captions share a figure."""
+    """A plot: its file name, its title and the SVG, and its caption in a paper."""
 
     file: str
     title: str
@@ -100,7 +100,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page; empty parts are left out. A table with a caption is among the main tables of the paper.
+    """A section of the page; empty parts are left out. The caption is that of its table in a paper.
 
     One that `leads` has the verdicts of the study, and stands before the table of the cells.
     """

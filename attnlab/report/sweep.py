@@ -178,8 +178,6 @@ def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterabl
 class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
     """The curves over a swept hyperparameter, their optima, and cells without one."""
 
-    references = ("wortsman2023",)
-
     def estimate(self, results: Results) -> dict[str, LearningRateCurve] | None:
         """Return cell -> curve, of the cells with a run that has ended."""
         return {cell.name: cell.curve for cell in results.cells if cell.curve} or None
@@ -200,7 +198,3 @@ class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):
             _table(results.cells, spec, results.colors),
             list(_notes(curves, spec)),
         )
-
-    def methods(self, estimate: dict[str, LearningRateCurve], results: Results) -> list[str]:
-        """Return the paragraph of the page."""
-        return [describe_sweep(list(estimate.values()), results.spec)]

@@ -312,10 +312,6 @@ class TrendAnalysis(Analysis[list[Trend]]):
         """Add a sentence on the trends after the conclusive verdicts."""
         return with_trends(summary, estimate, results.spec)
 
-    def methods(self, estimate: list[Trend], results: Results) -> list[str]:
-        """Return the paragraph and the notes of the page."""
-        return [describe_method(estimate, results.spec), *trend_notes(estimate, results.spec)]
-
     def frames(self, estimate: list[Trend], results: Results) -> dict[str, pandas.DataFrame]:
         """Return the trends in full precision."""
         import pandas

@@ -152,7 +152,6 @@ class Estimator:
         is_rate: Values are rates, of which larger ones are better whatever the direction of the metric.
         lost_states: States of runs without a score. A diverged run has one where divergence is an outcome.
         templates: Its words.
-        references: Keys of the references of an exact test, for a paper (`attnlab.extras.paper.prose`).
     """
 
     metric: str
@@ -168,7 +167,6 @@ class Estimator:
     is_rate: ClassVar[bool] = False
     lost_states: ClassVar[tuple[RunState, ...]] = LOST_STATES
     templates: ClassVar[Words] = Words()
-    references: ClassVar[tuple[str, ...]] = ()
 
     @property
     def words(self) -> Words:

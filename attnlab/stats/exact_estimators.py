@@ -79,7 +79,6 @@ class SolveRate(Estimator):
     is_exact = takes_threshold = is_rate = True
     is_mean = in_unit = False
     lost_states = OUTCOMELESS_STATES
-    references = ("barnard1947", "chan1998", "clopper1934")
     templates = Words(
         noun="solve rate",
         heading="{metric} {sign} {threshold:g}",

@@ -129,8 +129,6 @@ class Variant(nn.Module):
         supports_compile: True for a variant that ``torch.compile`` captures without a graph break, with backends
             ``reference`` and ``sdpa``.
         paper: the citation, for example ``"Vaswani et al. 2017"``.
-        references: its papers for the bibliography of ``attnlab report --paper``: keys of
-            ``attnlab/extras/paper/references.bib``, or BibTeX entries.
 
     Args:
         config: width, heads, role, backend, dropout and position scheme. A subclass adds its options as keyword-only
@@ -171,7 +169,6 @@ class Variant(nn.Module):
     supports_compile: ClassVar[bool] = True
     places: ClassVar[frozenset[str]] = frozenset()
     paper: ClassVar[str] = ""
-    references: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -25,7 +25,6 @@ class Basic(Variant):
     residual_projections = ()
     has_heads = False
     paper = "Bloem 2019"
-    references = ("bloem2019",)
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:

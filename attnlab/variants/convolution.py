@@ -45,7 +45,6 @@ class Convolution(Variant):
     parameter_roles = MappingProxyType({"convolve.weight": "matrix"})  # of k positions at once
     cost_exponent = 1.0
     paper = "Gehring et al. 2017"
-    references = ("gehring2017", "dauphin2017")
 
     def __init__(self, config: AttentionConfig, *, kernel: int = 3) -> None:
         super().__init__(config)

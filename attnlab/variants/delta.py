@@ -45,7 +45,6 @@ class Delta(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Yang et al. 2024"
-    references = ("schlag2021", "yang2024delta")
 
     def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)

@@ -52,7 +52,6 @@ class DeltaProduct(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Siems et al. 2025"
-    references = ("siems2025",)
 
     def __init__(
         self,

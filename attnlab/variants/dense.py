@@ -52,7 +52,6 @@ class Dense(Variant):
     places = ATTEND_PLACES | {"projections", "output_projection"}
     backends = BACKENDS
     paper = "Vaswani et al. 2017"
-    references = ("vaswani2017",)
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

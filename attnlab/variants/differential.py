@@ -47,7 +47,6 @@ class Differential(Variant):
     residual_projections = ("out",)
     backends = ("reference", "blocked", "sdpa")
     paper = "Ye et al. 2024"
-    references = ("ye2024",)
 
     def __init__(self, config: AttentionConfig, *, lambda_init: float | None = None) -> None:
         super().__init__(config)

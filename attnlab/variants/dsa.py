@@ -57,7 +57,6 @@ class Dsa(Variant):
     backends = ("reference", "blocked", "sdpa")
     trained_apart = ("indexer",)
     paper = "DeepSeek-AI 2025"
-    references = ("deepseek2025",)
 
     def __init__(self, config: AttentionConfig, *, count: int = 32, index_heads: int = 2, index_dim: int = 16) -> None:
         super().__init__(config)

@@ -51,7 +51,6 @@ class FixedSparse(Dense):
     permutation_equivariant = False
     cost_exponent = 1.5
     paper = "Child et al. 2019"
-    references = ("child2019",)
 
     def __init__(self, config: AttentionConfig, *, stride: int = 16, summary: int = 4) -> None:
         super().__init__(config)

@@ -48,7 +48,6 @@ class GatedDelta(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Yang et al. 2025"
-    references = ("yang2025gated",)
 
     def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)

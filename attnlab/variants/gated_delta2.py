@@ -42,7 +42,6 @@ class GatedDelta2(Kda):
     supports_cache = True
     supports_attention_bias = True
     paper = "Hatamizadeh et al. 2026"
-    references = ("hatamizadeh2026",)
 
     def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config, negative_eigenvalues=negative_eigenvalues, short_conv=short_conv)

@@ -50,7 +50,6 @@ class GatedLinear(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Yang et al. 2024"
-    references = ("yang2024gla",)
 
     def __init__(self, config: AttentionConfig, *, temperature: float = 16.0, rank: int = 16, short_conv: int = 4) -> None:
         super().__init__(config)

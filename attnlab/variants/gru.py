@@ -38,7 +38,6 @@ class Gru(Variant):
     recurrent_layers = (nn.GRU,)
     supports_compile = False  # by default torch.compile breaks the graph at nn.GRU
     paper = "Cho et al. 2014"
-    references = ("cho2014",)
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

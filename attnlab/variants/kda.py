@@ -50,7 +50,6 @@ class Kda(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Kimi Team 2025"
-    references = ("kimi2025",)
 
     def __init__(self, config: AttentionConfig, *, negative_eigenvalues: bool = False, short_conv: int = 4) -> None:
         super().__init__(config)

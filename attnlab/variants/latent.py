@@ -52,7 +52,6 @@ class Latent(Variant):
     residual_projections = ("out",)
     backends = ("reference", "blocked", "sdpa")
     paper = "DeepSeek-AI 2024"
-    references = ("deepseek2024",)
 
     def __init__(self, config: AttentionConfig, *, latent_dim: int | None = None, query_latent_dim: int | None = None) -> None:
         super().__init__(config)

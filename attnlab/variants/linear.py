@@ -45,7 +45,6 @@ class Linear(LinearRecurrence):
     default_position = "learned"
     permutation_equivariant = True
     paper = "Katharopoulos et al. 2020"
-    references = ("katharopoulos2020",)
 
     def __init__(self, config: AttentionConfig, *, feature_map: Literal["elu", "taylor"] = "elu") -> None:
         super().__init__(config)

@@ -47,7 +47,6 @@ class LogLinear(Ssd):
     supports_memory = False  # levels depend on the position, which a memory moves
     cost_exponent = 2.0
     paper = "Guo et al. 2025"
-    references = ("guo2025",)
 
     def __init__(
         self, config: AttentionConfig, *, levels: int = 12, expand: int = 2, state_dim: int = 64, short_conv: int = 4

@@ -42,7 +42,6 @@ class Lstm(Variant):
     recurrent_layers = (nn.LSTM,)
     supports_compile = False  # by default torch.compile breaks the graph at nn.LSTM
     paper = "Hochreiter & Schmidhuber 1997"
-    references = ("hochreiter1997", "gers2000")
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

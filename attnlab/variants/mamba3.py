@@ -59,7 +59,6 @@ class Mamba3(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Lahoti et al. 2026"
-    references = ("lahoti2026",)
 
     def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64, rotary_fraction: float = 0.5) -> None:
         super().__init__(config)

@@ -22,7 +22,6 @@ class Narrow(Dense):
 
     places = Dense.places - {"projections"}
     paper = "Bloem 2019"
-    references = ("bloem2019",)
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

@@ -26,7 +26,6 @@ class NoWo(Dense):
     residual_projections = ()
     places = Dense.places - {"output_projection"}
     paper = "Bloem 2019 asks the question"
-    references = ("bloem2019", "vaswani2017")
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__(config)

@@ -59,7 +59,6 @@ class Path(Variant):
     permutation_equivariant = False
     residual_projections = ("out",)
     paper = "Yang et al. 2025"
-    references = ("yang2025path",)
 
     def __init__(self, config: AttentionConfig, *, rank: int = 32, short_conv: int = 3) -> None:
         super().__init__(config)

@@ -47,7 +47,6 @@ class Retention(LinearRecurrence):
     supports_attention_bias = True
     default_position = "rotary"
     paper = "Sun et al. 2023"
-    references = ("sun2023",)
 
     def __init__(self, config: AttentionConfig, *, expand: int = 2) -> None:
         super().__init__(config)

@@ -52,7 +52,6 @@ class Ssd(LinearRecurrence):
     supports_cache = True
     supports_attention_bias = True
     paper = "Dao & Gu 2024"
-    references = ("dao2024",)
 
     def __init__(self, config: AttentionConfig, *, expand: int = 2, state_dim: int = 64, short_conv: int = 4) -> None:
         super().__init__(config)

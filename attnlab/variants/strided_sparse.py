@@ -49,7 +49,6 @@ class StridedSparse(Dense):
     permutation_equivariant = False
     cost_exponent = 1.5
     paper = "Child et al. 2019"
-    references = ("child2019",)
 
     def __init__(self, config: AttentionConfig, *, stride: int = 16) -> None:
         super().__init__(config)

@@ -26,4 +26,3 @@ class TransformerXL(Dense):
     roles = frozenset({"causal", "bidirectional"})
     default_position = "relative"
     paper = "Dai et al. 2019"
-    references = ("dai2019",)

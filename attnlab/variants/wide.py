@@ -20,7 +20,6 @@ class Wide(Dense):
     """``dense`` with heads that do not divide the width among them."""
 
     paper = "Bloem 2019"
-    references = ("bloem2019",)
 
     @classmethod
     def head_dim(cls, dim: int, heads: int) -> int:

@@ -244,7 +244,7 @@ def test_the_plot_shows_the_names_of_all_comparisons_whole() -> None:
 
 def test_the_plot_of_ratios_has_a_line_at_parity() -> None:
     drawn = ratio_plot.ratio_plot({"step": {"Zen 8": [2.0, 2.5], "Zen 9": [1.5]}}, title="speed")
-    shapes = svg.parse(drawn)
+    shapes = parse(drawn)
     (parity,) = {line.get("x1", "") for line in shapes if (line.get("stroke"), line.get("stroke-width")) == (svg.INK, "1.6")}
     dots = [float(dot.attrib["cx"]) for dot in shapes if dot.get("r") == "3.2"]
     assert len(dots) == 3 and float(parity) < min(dots), "slower and faster cases are on the same side of the line"

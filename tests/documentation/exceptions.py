@@ -25,11 +25,7 @@ EXCEPTIONS = {
     "prepares 50,000 reviews for half a minute; here the study is planned": (
         "ATTNLAB_DATA=/path/to/archives attnlab run ablations/imdb-cpu.yaml",
     ),
-    "tests/extras/test_paper.py compiles a paper where LaTeX is installed; here the document must be there": (
-        "latexmk -pdf paper.tex",
-    ),
     "changes the machine or the terminal, or needs an account; nothing is tested": (
-        "apt-get install texlive-latex-extra texlive-science latexmk",
         "source .venv/bin/activate",
         "wandb sync",
     ),

@@ -14,7 +14,7 @@ CODE = re.compile(
     flags=re.MULTILINE | re.DOTALL,
 )
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
-PROGRAMS = ("attnlab", "apt-get", "bash", "cd", "eval", "export", "latexmk", "make", "pip", "pytest", "python", "python3")
+PROGRAMS = ("attnlab", "apt-get", "bash", "cd", "eval", "export", "make", "pip", "pytest", "python", "python3")
 PROGRAMS += ("sbatch", "source", "ssh", "torchrun", "wandb")
 COMPLETE_ALONE = ("list", "schema")  # verbs without a required argument; other verbs alone are names in a sentence
 

@@ -66,7 +66,6 @@ class Shell:
             "cd": self._cd,
             "eval": self._eval,
             "export": self._export,
-            "latexmk": self._latexmk,
             "make": self._make,
             "pip": self._pip,
             "pytest": self._pytest,
@@ -168,11 +167,6 @@ class Shell:
     def _export(self, words: list[str]) -> int:
         self.patch.setenv(*words[0].split("=", 1))
         return 0
-
-    def _latexmk(self, words: list[str]) -> int:
-        self._expect_exception()
-        paper = Path(words[-1])
-        return 0 if paper.is_file() or next(Path().glob(f"runs/reports/*/paper/{paper}"), None) else 1
 
     def _make(self, words: list[str]) -> int:
         self._expect_exception()

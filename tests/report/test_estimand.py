@@ -11,7 +11,6 @@ import pandas
 import pytest
 
 from attnlab.config.question import EstimandConfig
-from attnlab.extras.paper.write import write_papers
 from attnlab.planning.plan import plan
 from attnlab.registry import ESTIMATORS
 from attnlab.report import stored
@@ -166,7 +165,6 @@ def test_an_estimator_of_a_user_works_through_plan_table_verdict_and_page(
     assert "log ratio of recall to dense" in (tmp_path / "a/forest.svg").read_text()
     write(tmp_path / "b", **stored.load(tmp_path / "a"))
     assert changed_files(tmp_path / "a", tmp_path / "b") == []
-    write_papers(tmp_path / "a")
 
 
 SKEWED = [0.050, 0.052, 0.048, 0.051, 0.049, 0.001]
@@ -202,7 +200,6 @@ def test_diverged_runs_count_and_cost_no_page(tmp_path: Path) -> None:
     assert "A diverged run is an outcome of its cell" in text
     assert all("nan" not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.svg"))
     assert stored.load(tmp_path)["info"].spec == spec
-    write_papers(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from attnlab.stats.verdict import VerdictKind
 from attnlab.study.execution.rows import Row
 from attnlab.study.result import StudyResult
 from tests.report.test_summary import ONE, STEADY, study
+from tests.support.drawings import parse
 from tests.support.specs import changed
 
 NOISE = {
@@ -131,7 +132,7 @@ def test_an_outer_interval_is_a_thin_line_with_caps_that_ends_at_the_frame() -> 
 
 def _thin_lines(drawing: str) -> tuple[list[tuple[float, float]], list[float]]:
     """Return the ends of the level lines of outer intervals, and the places of their caps."""
-    thin = [line for line in svg.parse(drawing) if (line.get("stroke"), line.get("stroke-width")) == ("#123456", "1")]
+    thin = [line for line in parse(drawing) if (line.get("stroke"), line.get("stroke-width")) == ("#123456", "1")]
     lines = [[line.attrib[name] for name in ("x1", "y1", "x2", "y2")] for line in thin]
     level = [(float(x1), float(x2)) for x1, y1, x2, y2 in lines if y1 == y2]
     return level, [float(x1) for x1, y1, x2, y2 in lines if x1 == x2]

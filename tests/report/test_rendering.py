@@ -19,6 +19,7 @@ from attnlab.report.plots.rows import ForestRow, forest_plot
 from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
 from attnlab.report.plots.svg import spread
 from attnlab.stats.compare import summarize_cells
+from tests.support.drawings import parse
 from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, made_up, made_up_search
 
@@ -43,7 +44,7 @@ class Box:
 def _boxes(drawing: str) -> list[Box]:
     """Return the boxes of a drawing's texts, from their font size and number of letters."""
     boxes = []
-    for element in svg.parse(drawing).iter(f"{SVG}text"):
+    for element in parse(drawing).iter(f"{SVG}text"):
         size, x, y = (float(element.attrib[name]) for name in ("font-size", "x", "y"))
         text = element.text or ""
         width = svg.LETTER * size * len(text)
@@ -53,7 +54,7 @@ def _boxes(drawing: str) -> list[Box]:
 
 
 def _zero_lines(drawing: str) -> list[Box]:
-    lines = [line.attrib for line in svg.parse(drawing).iter(f"{SVG}line") if line.attrib["stroke"] == svg.INK]
+    lines = [line.attrib for line in parse(drawing).iter(f"{SVG}line") if line.attrib["stroke"] == svg.INK]
     return [
         Box("", float(a["x1"]) - 2, float(a["y1"]), float(a["x2"]) + 2, float(a["y2"])) for a in lines if a["x1"] == a["x2"]
     ]
@@ -93,14 +94,14 @@ def test_a_plot_has_the_style_of_neighbors_once_and_is_parsed_with_the_style_of_
     clipped = '<clipPath id="a"><rect x="0" y="0" width="9" height="9"/></clipPath><g clip-path="url(#a)">', "</g>"
     drawing = svg.document(9, "t", [svg.text(0, 5, "a"), *lines, slanted, other, clipped[0], *dots, clipped[1]])
     assert drawing.count("<path") == 2 and 'd="M0 1H2M0 1V3.5M1 2L3 4"' in drawing and drawing.count(' fill="#123456"') == 1
-    shapes = [(shape.tag.removeprefix(SVG), dict(shape.attrib)) for shape in svg.parse(drawing)]
+    shapes = [(shape.tag.removeprefix(SVG), dict(shape.attrib)) for shape in parse(drawing)]
     drawn = [place for tag, place in shapes if tag == "line"]
     assert [[place[name] for name in ("x1", "y1", "x2", "y2")] for place in drawn] == [
         *(["0", "1", "2", "1"], ["0", "1", "0", "3.5"]),
         *(["1", "2", "3", "4"], ["5", "6", "5", "7"]),
     ]
     assert [place["stroke"] for place in drawn] == [svg.INK] * 3 + [svg.GRID]
-    (group,) = (shape for shape in svg.parse(drawing) if shape.tag == f"{SVG}g")
+    (group,) = (shape for shape in parse(drawing) if shape.tag == f"{SVG}g")
     assert [(dot.get("fill"), dot[0].text) for dot in group] == [("#123456", "at 1"), ("#123456", "at 2")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab.cli._results import print_results
-from attnlab.extras.paper.write import write_papers
+from attnlab.extras.paper import write_paper
 from attnlab.report.methods import load_study_info
 from attnlab.report.result import compare_result, judge
 from attnlab.report.write import write_report as report
@@ -82,12 +82,12 @@ def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
     print_results(result, judge(result))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
     folder = report("small", root, tmp_path / "page")
-    write_papers(folder)
+    write_paper(folder)
     page = (folder / "README.md").read_text()
     summary = next(text for text in page.splitlines() if text.startswith("**Result.**"))
     trends = page.partition("## Trend over steps")[2].partition("\n## ")[0]
-    paper = (folder / "paper" / "table.tex").read_text()
-    for text in (line, trends, paper.partition("trend-over")[2]):
+    paper = (folder / "paper" / "tables.tex").read_text()
+    for text in (line, trends, paper.partition("Trend over")[2]):
         assert "with the results that are left out" in text
     assert "left out" in summary and "the trend of no_wo" in summary
     with (folder / "trends.csv").open() as file:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
 from attnlab._util.text import escape_controls
@@ -29,7 +27,6 @@ TITLE_SIZE = 14.5
 LETTER = 0.58  # average width of a letter, relative to the font size
 _ELEMENT = re.compile(r"<(circle|line|polygon|polyline|rect|text)((?: [\w-]+=\"[^\"]*\")*)(/?>)")
 _LINE = re.compile(r'<line x1="(\S+)" y1="(\S+)" x2="(\S+)" y2="(\S+)"/>')
-_PATH = re.compile(r"M(\S+?) ([-\d.]+)([HLV])([-\d.]+(?: [-\d.]+)?)")
 _ATTRIBUTE = re.compile(r"( ([\w-]+)=\"[^\"]*\")")
 _OWN = {"x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"}  # of one element; others are its style
 Point = tuple[float, float]
@@ -289,31 +286,6 @@ def _split_style(part: str) -> tuple[str, str]:
 def _line_path(x1: str, y1: str, x2: str, y2: str) -> str:
     """Return a line as a part of a path."""
     return f"M{x1} {y1}" + (f"V{y2}" if x1 == x2 else f"H{x2}" if y1 == y2 else f"L{x2} {y2}")
-
-
-def parse(drawing: str) -> Element:
-    """Parse a plot for a program that draws or tests it: each shape with its style, without groups and paths of lines."""
-    root = ElementTree.fromstring(drawing.encode("utf-8", errors="replace"))  # names may have characters that are not text
-    for parent in [*root.iter()]:
-        parent[:] = [shape for child in parent for shape in _shapes(child)]
-    return root
-
-
-def _shapes(element: Element) -> list[Element]:
-    """Return the shapes of a group that `_grouped` made or of a path; other elements are left alone."""
-    space, _, tag = element.tag.rpartition("}")
-    if tag == "g" and not {"clip-path", "transform"} & element.attrib.keys():
-        for child in element:
-            child.attrib |= element.attrib
-        return [*element]
-    if tag != "path":
-        return [element]
-    shapes = []
-    for x, y, kind, end in _PATH.findall(element.attrib.pop("d")):
-        x2, y2 = end.split() if kind == "L" else (end, y) if kind == "H" else (x, end)
-        place = {"x1": x, "y1": y, "x2": x2, "y2": y2}
-        shapes.append(Element(f"{space}}}line", place | element.attrib))
-    return shapes
 
 
 def _dark_mode(body: str) -> str:
