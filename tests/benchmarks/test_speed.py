@@ -36,6 +36,7 @@ from benchmarks.speed import (
 from benchmarks.speed import environment as places
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
 from benchmarks.speed.comparisons import COMPARISONS, SPEEDS, Figures, overview
+from tests.support.drawings import parse
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
 ENCODER = "torch.nn.TransformerEncoder"
