@@ -26,6 +26,14 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--question", metavar="TEXT", default="", help="shown at the top (default: the question of the study)")
     parser.add_repeatable("--imports", metavar="FILE", help="Python file with your analyses (repeatable)")
+    parser.add_argument(
+        "--label",
+        nargs=2,
+        metavar=("CELL", "NAME"),
+        action="append",
+        default=[],
+        help="with --paper, another name for a cell, for example 'no_wo steps=1800' 'no Wo' (repeatable)",
+    )
     parser.add_argument("--paper", action="store_true", help="also write paper/: tables as LaTeX, plots as PDF and PNG")
 
 
@@ -35,6 +43,8 @@ def main(arguments: Namespace) -> int:
 
     for file in arguments.imports:
         load_file(Path(file).expanduser())
+    if arguments.label and not arguments.paper:
+        raise UserError("--label requires --paper")
     if arguments.paper:
         require("a paper", "typst", where="--paper")  # before the report, which may take a minute
     try:
@@ -48,7 +58,7 @@ def main(arguments: Namespace) -> int:
     else:
         print(relative(folder / "index.html"))
     if arguments.paper:
-        for paper in import_module("attnlab.extras.paper").write_paper(folder):  # by name: an extra
+        for paper in import_module("attnlab.extras.paper").write_paper(folder, dict(arguments.label)):  # by name
             print(relative(paper))
     return 0
 

@@ -6,7 +6,7 @@ have the captions that name the test, the number of seeds, the correction and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,23 @@ FIGURE = r"""\begin{{figure}}
 """
 
 
-def write_paper(folder: Path) -> list[Path]:
+def write_paper(folder: Path, labels: Mapping[str, str] | None = None) -> list[Path]:
     """Write the tables and figures of a report, or of each of its studies, into the subfolder `paper`; return the folders.
+
+    Args:
+        folder: Of the report.
+        labels: Cell -> another name.
 
     Raises:
         UserError: The folder has no report, or one of a version that stored its results in another form.
     """
     if index := load_index(folder):
-        return [written for name in index[0] for written in write_paper(folder / name)]
+        return [written for name in index[0] for written in write_paper(folder / name, labels)]
     if not (folder / FILE).is_file():
         raise UserError(f"expected a report with {FILE}, got none", str(folder))
     stored = load(folder)
-    page = make_page(stored["info"], runs=stored["runs"], curves=stored["curves"], maps=stored["maps"])
+    runs = stored["runs"].assign(cell=stored["runs"]["cell"].replace(dict(labels or {})))
+    page = make_page(stored["info"], runs=runs, curves=stored["curves"], maps=stored["maps"])
     (folder / FOLDER).mkdir(exist_ok=True)
     (folder / FOLDER / "tables.tex").write_text("\n".join(_tables(page)), encoding="utf-8", errors="backslashreplace")
     _write_figures(folder / FOLDER, page)

@@ -18,6 +18,7 @@ from attnlab.stats.paired import Difference
 FAR = 6  # times the median: larger differences are arrows at the frame, so that the others can be seen
 ROW_HEIGHT, TOP, PADDING = 44, 58, 14
 MARGIN_COLOR = "#1D9AE1"
+SEEDS_BELOW = 10  # the interval: many rings would hide it
 TEXT_HEIGHT = 20  # of a row's label and figures, which no line crosses
 
 SEED_ROW_HEIGHT, SEED_TOP = 42, 44
@@ -119,7 +120,7 @@ def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
         parts.append(svg.rect(x(row.mean) - 4.5, y - 4.5, 9, 9, row.color))
     titles = row.names or [""] * len(row.values)
     inside = [(value, title) for value, title in zip(row.values, titles, strict=True) if limits[0] <= value <= limits[1]]
-    return parts + [svg.ring(x(value), y, row.color, radius=4, title=title) for value, title in inside]
+    return parts + [svg.ring(x(value), y + SEEDS_BELOW, row.color, radius=3, title=title) for value, title in inside]
 
 
 def _ends(row: ForestRow) -> tuple[Sequence[float | None], Sequence[float | None]]:
