@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attnlab._util.text import escape_controls
 from attnlab.errors import UserError
@@ -104,7 +104,7 @@ def _write_figures(folder: Path, page: Page) -> None:
     (folder / "figures.tex").write_text("\n".join(figures), encoding="utf-8", errors="backslashreplace")
 
 
-def convert(svg: str, formats: Sequence[str] = ("pdf", "png")) -> dict[str, bytes]:
+def convert(svg: str, formats: Sequence[Literal["pdf", "png"]] = ("pdf", "png")) -> dict[str, bytes]:
     """Return a drawing in other formats, one column wide, with the fonts of matplotlib.
 
     The files have no dates, so that the same study gives the same bytes.

@@ -188,7 +188,7 @@ def seed_plot(
     ys = [SEED_TOP + SEED_ROW_HEIGHT * i + 28 for i in range(len(rows))]
     if joined:
         for seed in dict.fromkeys(seed for row in rows for seed in row.values):
-            points = [(x(row.values[seed]), y) for row, y in zip(rows, ys, strict=True) if seed in row.values]
+            points = [(x(row.values[seed]), y + SEEDS_BELOW) for row, y in zip(rows, ys, strict=True) if seed in row.values]
             parts += [svg.line(a, b, svg.RULE, width=0.8) for a, b in zip(points, points[1:], strict=False)]
     for row, y in zip(rows, ys, strict=True):
         parts.append(svg.text(0, y - 12, svg.truncate(row.label, size=13), size=13, halo=joined))
@@ -198,5 +198,6 @@ def seed_plot(
             beyond = svg.ends_beyond((row.low, row.high), limits)
             parts += [svg.arrow((x(edge) + 10 * sign, y), row.color, (sign, 0)) for edge, sign in beyond]
         parts.append(svg.line((x(row.mean), y - 8), (x(row.mean), y + 8), row.color, width=2.5))
-        parts += [svg.dot(x(v), y, row.color, title=f"{row.label} s{seed}: {settled(v):.6g}") for seed, v in row.values.items()]
+        titles = {seed: f"{row.label} s{seed}: {settled(value):.6g}" for seed, value in row.values.items()}
+        parts += [svg.dot(x(v), y + SEEDS_BELOW, row.color, title=titles[seed]) for seed, v in row.values.items()]
     return svg.document(bottom + 26, title, parts)
