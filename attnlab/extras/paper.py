@@ -74,7 +74,7 @@ def latex_table(table: Table, *, caption: str, label: str) -> str:
     import pandas
 
     rows = [[escape(cell) for cell in row.cells] for row in table.rows]
-    style = pandas.DataFrame(rows, columns=range(len(table.columns))).style.hide(axis="index")
+    style: Any = pandas.DataFrame(rows, columns=range(len(table.columns))).style.hide(axis="index")
     style = style.relabel_index([escape(column.heading) for column in table.columns], axis="columns")
     columns = "".join("l" if column.is_text else "r" for column in table.columns)
     options: Any = {"column_format": columns, "position_float": "centering", "hrules": True}
