@@ -82,6 +82,7 @@ def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
     print_results(result, judge(result))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
     folder = report("small", root, tmp_path / "page")
+    pytest.importorskip("typst")
     write_paper(folder)
     page = (folder / "README.md").read_text()
     summary = next(text for text in page.splitlines() if text.startswith("**Result.**"))
