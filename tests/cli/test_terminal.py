@@ -28,9 +28,7 @@ display.start_study("mine", runs=2, finished=0, workers=1, metrics=["loss"])
 display.start_run("dense s0", total=9)
 for step in (3, 6, 9):
     display.metrics("dense s0", step, {"train/loss": 2.0, "valid/loss": 1.5})
-display.bars()
-if display._live is not None:
-    display._live.refresh()
+display._progress.refresh()
 display.end_run("dense s0", Ending(RunState.COMPLETED, {"loss": 1.5}))
 display.close()
 with show_progress() as progress:
