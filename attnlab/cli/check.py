@@ -123,11 +123,13 @@ def _check(arguments: Namespace) -> tuple[CheckResults, str]:
 
 
 def _print_failures(results: CheckResults, *, debug: bool) -> None:
+    from attnlab.testing.checks import PRECONDITIONS
+
     for result in results.failed:
         print()
         for line in str(result).splitlines():
             print_text(line)
         if debug and result.traceback:
             print(result.traceback)
-    if results.failed and results[-1].check == "shapes":
+    if results.failed and results[-1].check in PRECONDITIONS:
         print("\nThe other checks depend on this one and were skipped.")

@@ -22,10 +22,8 @@ from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS, check_options
-from attnlab.testing.checks import CHECKS, Check, CheckTarget, Failure, NotDeclared, Unsupported
+from attnlab.testing.checks import CHECKS, PRECONDITIONS, Check, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.testing.composition import ComponentSpec, component_classes, compose
-from attnlab.testing.diagnosis import Diagnosis
-from attnlab.testing.position_checks import SchemeTarget
 from attnlab.training.device import resolve_device, unsupported
 from attnlab.variants import ROLES, Variant
 
@@ -44,10 +42,6 @@ class CheckResult:
         detail: what was measured; for a failure the smallest failing case; otherwise the reason.
         seconds: how long the check took.
         advice: for a failure, what to change.
-        cause: for a failure, the kind of its cause, if it was found: ``mutation`` of an argument, ``state``, ``randomness``,
-            ``batch`` (rows affect each other), ``statistic`` (of all positions), or the pattern in which outputs depend on
-            later inputs or on padding, for example ``off by one`` or ``mask is not used``; ``shape`` or ``length`` when only
-            some widths, blocks or lengths fail. Else "".
         traceback: when the failure is an exception, its traceback.
     """
 
@@ -56,7 +50,6 @@ class CheckResult:
     detail: str
     seconds: float = 0.0
     advice: str = ""
-    cause: str = ""
     traceback: str = ""
 
     def __str__(self) -> str:
@@ -140,7 +133,7 @@ def check_variant(
     Returns:
         One result per check, preceded by a ``refused`` result for each declared role that this configuration does not
         support. If no role is supported, or the backend does not run here, the list holds only ``refused`` results. If
-        ``shapes`` fails, the remaining checks, which depend on it, are left out.
+        ``shapes`` or ``no hidden state`` fails, the remaining checks, which depend on it, are left out.
 
     Raises:
         UserError: a name is unknown, or the constructor does not take the options.
@@ -273,7 +266,7 @@ def run_checks(
     start: Callable[[str], None] | None = None,
     report: Callable[[CheckResult], None] | None = None,
 ) -> CheckResults:
-    """Run checks in order and return their results. If ``shapes`` fails, the others, which depend on it, are left out.
+    """Run checks in order and return their results. If one of ``PRECONDITIONS`` fails, the others are left out.
 
     Args:
         classes: the classes under test, for the place of an exception.
@@ -305,16 +298,13 @@ def _check_results(
     checks: Iterable[Check[T]], target: T, classes: tuple[type, ...], start: Callable[[str], None] | None
 ) -> Iterator[CheckResult]:
     """Yield the result of each check, with its time."""
-    diagnosis = Diagnosis(target) if isinstance(target, CheckTarget | SchemeTarget) else None
     for one in checks:
         if start is not None:
             start(one.name)
         began = perf_counter()
         result = _run_check(one, target, classes)
-        if result.status == "failed" and diagnosis is not None:
-            result = _diagnosed(result, one, diagnosis)
         yield replace(result, seconds=perf_counter() - began)
-        if result.status == "failed" and one.name == "shapes":  # the others would repeat this failure, with wrong advice
+        if result.status == "failed" and one.name in PRECONDITIONS:  # the others would repeat this failure, with wrong advice
             return
 
 
@@ -333,12 +323,6 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
     except Exception as error:  # the classes are user code: any exception is a failure of the check
         detail = " ".join([f"raises {describe_error(error, *classes)}", *getattr(error, "__notes__", [])])
         return CheckResult(name, "failed", detail, advice=_advice(error, classes[0]), traceback=traceback.format_exc())
-
-
-def _diagnosed(result: CheckResult, one: Check[Any], diagnosis: Diagnosis) -> CheckResult:
-    """Return the result with the advice on its cause, if there is one that was seen."""
-    cause = diagnosis.cause(one, error=result.detail if result.traceback else "", advice=result.advice)
-    return result if cause is None else replace(result, advice=cause.advice, cause=cause.name)
 
 
 def _cross_advice(failure: Failure, cls: type) -> str:

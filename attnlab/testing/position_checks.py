@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -55,7 +53,6 @@ class SchemeTarget:
         heads, head_dim: number of heads and width of one; ``with_supported_shape`` chooses them.
         roles: the roles that the scheme supports.
         unsupported_roles: the other roles, with the reason.
-        treatments: of calls of the scheme, for a diagnosis: see ``attnlab.testing.diagnosis.operations``.
     """
 
     scheme: type[Position]
@@ -65,7 +62,6 @@ class SchemeTarget:
     head_dim: int = 7
     roles: tuple[str, ...] = ROLES
     unsupported_roles: tuple[tuple[str, str], ...] = ()
-    treatments: tuple[Callable[..., Any], ...] = ()
 
     @property
     def hook(self) -> str:
@@ -99,8 +95,6 @@ class SchemeTarget:
         seed_generators(seed, self.device)
         scheme = self.scheme(self.config(role, length=length), **self.options)
         perturb_constant_parameters(scheme)
-        for treatment in self.treatments:
-            setattr(scheme, self.hook, partial(treatment, scheme, getattr(scheme, self.hook)))
         return scheme.to(self.device, torch.float64).eval()
 
     def noise(self, length: int, *, b: int = BATCH, seed: int = 1) -> Tensor:

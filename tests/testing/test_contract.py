@@ -212,7 +212,7 @@ class ReturnsNan(Dense):
         return super().forward(x, context=context, mask=mask) * float("nan")
 
 
-@pytest.mark.parametrize(("variant", "detail"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (ReturnsNan, "not finite")])
+@pytest.mark.parametrize(("variant", "detail"), [(Widens, "expected (1, 1, 21), got (1, 1, 42)"), (ReturnsNan, "is NaN")])
 def test_after_a_failure_of_shapes_the_other_checks_are_left_out(variant: type[Variant], detail: str, capsys: Out) -> None:
     (result,) = check(variant)
     assert (result.check, result.status) == ("shapes", "failed") and detail in result.detail
@@ -299,7 +299,7 @@ class NanInBatches(Dense):
 
 def test_nan_in_training_is_no_error_of_the_check() -> None:
     (result,) = check(NanInBatches, only=["causality by value"])
-    assert result.status == "failed" and "nan" in result.detail and "max()" not in result.detail
+    assert result.status == "failed" and result.detail.endswith("is NaN")
 
 
 class FewKeys(Variant):

@@ -38,6 +38,8 @@ MODULES = (
     cost,
     lifecycle,
 )
-CHECKS: dict[str, Check[CheckTarget]] = {check.name: check for module in MODULES for check in module.CHECKS}
+PRECONDITIONS = ("shapes", "no hidden state")  # without which the other checks fail, too
+_ALL = {check.name: check for module in MODULES for check in module.CHECKS}
+CHECKS: dict[str, Check[CheckTarget]] = {name: _ALL[name] for name in (*PRECONDITIONS, *_ALL)}
 
 __all__ = ["CHECKS", "Check", "CheckTarget", "Failure", "NotDeclared", "Unsupported"]

@@ -12,7 +12,10 @@ from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_nu
 from attnlab.testing.checks.target import CheckTarget, seed_generators
 
 MANY_CALLS = 10**6
-STATELESS = "forward() must not change the module: no counters, running averages or caches."
+STATELESS = (
+    "forward() computes its output from its arguments alone, and changes neither them nor the module: no counters, running "
+    "averages, stored results or operations in place, and no random numbers but dropout with `training=self.training`."
+)
 
 
 def _output(target: CheckTarget, layer: Callable[..., Tensor], role: str) -> Tensor:
@@ -121,23 +124,34 @@ def _compile_gap(target: CheckTarget, backend: str) -> float:
 
 
 def stateless(target: CheckTarget) -> str:
-    """Earlier calls, at other lengths too, do not change the output."""
+    """Earlier calls, of the same shape and of others, do not change the output, and a call does not change its arguments."""
     for role in target.roles:
         for training in (False, True):
             layer = target.build(role).train(training)
-            before = _output(target, layer, role)
-            x, context = target.inputs(role, 2, 5, s=7, seed=9)
-            with torch.no_grad():
-                layer(x, context)
-            gap = max_abs_diff(before, _output(target, layer, role))
-            if gap > 0:
-                mode = "training" if training else "evaluation"
-                raise Failure(
-                    f"{role}, {mode} mode: a call with another input in between changes the output by {format_number(gap)}",
-                    STATELESS,
-                )
+            case = f"{role}, {'training' if training else 'evaluation'} mode"
+            before = _output(target, target.build(role).train(training), role)
+            for inputs in (target.inputs(role, seed=9), target.inputs(role, 2, 5, s=7, seed=9)):
+                _require_unchanged(layer, *inputs, case)
+                gap = max_abs_diff(before, _output(target, layer, role))
+                if gap > 0:
+                    raise Failure(
+                        f"{case}: a call with another input before it changes the output by {format_number(gap)}", STATELESS
+                    )
             _require_no_countdown(target, layer, role, before)
     return "earlier calls do not change the output"
+
+
+def _require_unchanged(layer: nn.Module, x: Tensor, context: Tensor | None, case: str) -> None:
+    """Call the layer, and raise ``Failure`` when that changes one of its arguments."""
+    mask = torch.ones((x if context is None else context).shape[:2], dtype=torch.bool, device=x.device)
+    mask[0, 1:][-1:] = False
+    arguments = {"x": x, "context": context, "mask": mask}
+    before = {name: z.clone() for name, z in arguments.items() if z is not None}
+    with torch.no_grad():
+        layer(**arguments)
+    for name, z in before.items():
+        if not torch.equal(arguments[name], z):
+            raise Failure(f"{case}: forward() changes `{name}` in place", STATELESS)
 
 
 def _require_no_countdown(target: CheckTarget, layer: nn.Module, role: str, before: Tensor) -> None:

@@ -25,7 +25,7 @@ CACHE_ADVICE = (
 )
 MAX_SEGMENTS = 12  # of which each is a forward pass
 ALIGN = (
-    "Keys and values cover `context` = [memory; x] and end at the same position as the queries: query i is at position "
+    "Compute keys and values from `context` = [memory; x], and pass them to `self.attend` whole: query i is at position "
     "i + s - t. layers.causal_mask(t, s) is aligned this way; is_causal of scaled_dot_product_attention is not."
 )
 

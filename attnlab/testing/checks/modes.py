@@ -20,7 +20,14 @@ from attnlab._util.machine import available_memory
 from attnlab.nn.processor import DTYPES
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number
 from attnlab.testing.checks.sizes import Sizes
-from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes, seed_generators
+from attnlab.testing.checks.target import (
+    FINITE_ADVICE,
+    LONG_LENGTH,
+    AttentionLayer,
+    CheckTarget,
+    at_drawn_sizes,
+    seed_generators,
+)
 from attnlab.testing.checks.visibility import MASK
 from attnlab.testing.checks.visibility import PADDING_ADVICE as PADDING
 from attnlab.training.device import autocast
@@ -171,7 +178,9 @@ def _probes(target: CheckTarget, role: str, t: int, *, rows: int = 3) -> Iterato
             yield build(memory=memory, mask=None, changed=future, protected=before)
     mask = torch.ones(rows, s, dtype=torch.bool, device=x.device)
     mask[1::3, -max(1, s // 4) :] = False
-    mask[4::6] = mask[4::6].flip(1)  # some rows are padded in front
+    mask[4::6] = mask[4::6].roll(
+        1 + max(1, s // 4), 1
+    )  # some rows are padded behind their first key, so that no query has none
     real = before if role == "cross" else before & mask
     yield build(memory=None, mask=mask, changed=future | ~mask, protected=real & (kind >= 0)[:, None])
 
@@ -218,6 +227,8 @@ def _gradient(target: CheckTarget, probe: Probe, keys: Tensor, y: Tensor, mode: 
     weights = target.noise(*y.shape[:2], seed=3).to(y.dtype)
     (inside,) = torch.autograd.grad((y * weights * probe.protected[..., None]).sum(), keys, retain_graph=True)
     (whole,) = torch.autograd.grad((y * weights).sum(), keys)
+    if not torch.isfinite(whole).all():
+        _fail(probe, mode, "a gradient of the input is NaN or infinite", FINITE_ADVICE)
     leaked = inside.abs().amax(2).double().masked_fill(~probe.changed, 0.0) / _size(whole)
     if not leaked.max().item() <= LEAK[mode.precision]:
         row = int(leaked.amax(1).argmax())

@@ -460,8 +460,8 @@ def _prefix_gap(target: CheckTarget) -> float:
             if not gap <= target.tolerance:
                 raise Failure(
                     f"{role}, batch 2, length {t}: {n} padded positions in front change the outputs by {format_number(gap)}",
-                    f"'{target.scheme_name}' must depend on distances alone. Look for a relative shift that is off by one, or "
-                    "positions that are aligned at the wrong end: query i is at position i + s - t.",
+                    f"If 'padding' fails, too, see its advice. '{target.scheme_name}' must depend on distances alone: "
+                    "query i is at position i + s - t.",
                 )
             worst = max(worst, gap)
     return worst

@@ -58,7 +58,7 @@ def _broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
 
 
 def _check_output(x: Tensor, y: Tensor, *, case: str) -> None:
-    """Raise ``Failure`` unless y is a finite tensor of the shape and dtype of x."""
+    """Raise ``Failure`` unless y is a tensor of the shape and dtype of x."""
     if not isinstance(y, Tensor) or y.shape != x.shape:
         got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise Failure(
@@ -67,8 +67,6 @@ def _check_output(x: Tensor, y: Tensor, *, case: str) -> None:
         )
     if y.dtype != x.dtype:
         raise Failure(f"{case}: expected {x.dtype}, got {y.dtype}", "Cast the result to the dtype of x: y.to(x.dtype).")
-    if not torch.isfinite(y).all():
-        raise Failure(f"{case}: the output is not finite", "Look for a division by zero or a softmax over no keys.")
 
 
 def one_head(target: CheckTarget) -> str:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 import torch
@@ -25,29 +25,54 @@ LONG_LENGTH = 293  # exceeds the block size of most kernels and patterns, and 25
 HEAD_SHAPES = ((3, 7), (3, 10), (3, 8), (2, 8), (4, 8), (8, 8))  # (heads, head width), the first supported one is used
 LAYERS = (1, 2, 5)  # numbers of the block, of each draw
 CUDA_BACKENDS = ("xformers", "flex")  # kernels for CUDA alone, without float64
+FINITE_ADVICE = (
+    "Look for a division by a sum or norm that is zero, an exponential without its maximum subtracted, and a softmax over no "
+    "keys. fp16 represents 6e-8 to 65,504: compute sums, squares and epsilons in float32."
+)
 CUDA_HEAD_SHAPES = ((3, 16), (2, 16), (4, 16), (8, 16))  # head widths that these kernels support
 
 
 class AttentionLayer(nn.Module):
-    """A variant, preceded by its position scheme if the scheme acts on the input (hook ``embed``)."""
+    """A variant, preceded by its position scheme if the scheme acts on the input (hook ``embed``).
 
-    def __init__(self, attention: Variant, embed: Position | None) -> None:
+    Raises:
+        Failure: an output at a real position is NaN or infinite, in whichever check calls the layer.
+    """
+
+    def __init__(self, attention: Variant, embed: Position | None, role: str) -> None:
         super().__init__()
         self.attention = attention
         self.embed = embed
-        self.treatments: tuple[Callable[..., Tensor], ...] = ()  # of a diagnosis
+        self.role = role
 
     def forward(self, x: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        call = self._forward
-        for treatment in self.treatments:
-            call = partial(treatment, self, call)
-        return call(x, context, mask)
-
-    def _forward(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Tensor:
         if self.embed is not None:
             x = x + self.embed.embed(x.shape[1])
             context = None if context is None else context + self.embed.embed(context.shape[1])
-        return self.attention(x, context=context, mask=mask)
+        y = self.attention(x, context=context, mask=mask)
+        if not torch.compiler.is_compiling() and isinstance(y, Tensor) and y.shape == x.shape:
+            self._require_finite(y, mask)
+        return y
+
+    def _require_finite(self, y: Tensor, mask: Tensor | None) -> None:
+        """Raise ``Failure`` when an output is NaN or infinite, at a real position of a row that is not all padding."""
+        bad = ~torch.isfinite(y).all(-1)  # (b, t)
+        if mask is not None:
+            bad &= mask.any(1, keepdim=True) if self.role == "cross" else mask[:, -y.shape[1] :]
+        if bad.any():
+            row, i = bad.nonzero()[0].tolist()
+            value = "NaN" if y[row, i].isnan().any() else "infinite"
+            mode = f"{describe_precision(y)}, {'training' if self.training else 'evaluation'}"
+            case = f"{self.role}, {mode}, batch {y.shape[0]}, length {y.shape[1]}{'' if mask is None else ', masked'}"
+            raise Failure(f"{case}: output {i} of row {row} is {value}", FINITE_ADVICE)
+
+
+def describe_precision(y: Tensor) -> str:
+    """Return the precision in which outputs were computed, for example ``float64`` or ``fp16 autocast``."""
+    device = y.device.type
+    if not torch.is_autocast_enabled(device):
+        return str(y.dtype).removeprefix("torch.")
+    return f"{ {torch.float16: 'fp16', torch.bfloat16: 'bf16'}[torch.get_autocast_dtype(device)] } autocast"
 
 
 def pass_tokens(attention: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -80,7 +105,6 @@ class CheckTarget:
         study_layers: numbers of the blocks of a study that have the variant.
         longest: queries of the longest sequence of a study, which may exceed ``study_sizes``; 0 without a study.
         precisions: of a run, ``fp32``, ``bf16`` and ``fp16``.
-        treatments: of layers, for a diagnosis: see ``attnlab.testing.diagnosis.treatments``.
     """
 
     variant: type[Variant]
@@ -104,7 +128,6 @@ class CheckTarget:
     study_layers: tuple[int, ...] = ()
     longest: int = 0
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
-    treatments: tuple[Callable[..., Tensor], ...] = ()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -219,8 +242,7 @@ class CheckTarget:
         )
         kwargs = {**self.variant.recommended_options(length), **self.options} if options is None else options
         check_options(self.variant, kwargs, what=self.variant.__name__)
-        layer = AttentionLayer(self.variant(config, **kwargs), scheme if scheme.hook == "embed" else None)
-        layer.treatments = self.treatments
+        layer = AttentionLayer(self.variant(config, **kwargs), scheme if scheme.hook == "embed" else None, role)
         if token_readers(layer):
             layer.attention.register_forward_pre_hook(pass_tokens)
         perturb_constant_parameters(layer)

@@ -37,11 +37,12 @@ WHOLE = 2**27  # of short lengths: every border
 MIN_SCREENED = 128  # shortest sequence that is first examined in float32
 SCREEN = 1e-5  # a change in float32 that is then examined in the precision of the target
 MASK = (
-    "Query i may attend to keys up to position i + s - t: pass AttentionMask(causal=self.causal) to attend(), or mask logits "
-    "with `~layers.causal_mask(t, s)`, which keeps the diagonal visible."
+    "`self.attend` hides later keys in the role causal: call it for every weighted sum, or hide the keys after i + s - t from "
+    "query i (`layers.causal_mask(t, s)`). A mean, norm, shift or convolution over positions reads earlier ones alone."
 )
 PADDING_ADVICE = (
-    "`mask` (b, s) is True for keys that may be attended to: pass it to self.attend, or mask the logits where it is False."
+    "Pass `mask` to every call of `attend`, or hide the keys where it is False in logits of your own. Set these positions to "
+    "zero before a shift or convolution, and leave them out of a mean, norm or count."
 )
 
 
@@ -346,15 +347,15 @@ def all_padding(target: CheckTarget) -> str:
         y = layer(x, context, mask)
         case = f"{role}, batch {x.shape[0]}, length {x.shape[1]}, row 1 all padding"
         advice = (
-            "Mask logits with torch.finfo(dtype).min instead of -inf: the softmax of a row of -inf is NaN. self.attend does "
-            "so, and returns zeros for such a row."
+            "`self.attend` returns zeros for a query without keys. In logits of your own, hide keys with "
+            "torch.finfo(dtype).min, not -inf, whose softmax over no keys is NaN; do not divide by the number of keys."
         )
         if not torch.isfinite(y).all():
-            raise Failure(f"{case}: the output is not finite", advice)
+            raise Failure(f"{case}: its outputs are NaN or infinite", advice)
         leaves = [x, *trained_parameters(layer.attention).values()]
         gradients = torch.autograd.grad(y.square().sum(), leaves, allow_unused=True)
         if any(g is not None and not torch.isfinite(g).all() for g in gradients):
-            raise Failure(f"{case}: a gradient is not finite", advice)
+            raise Failure(f"{case}: a gradient is NaN or infinite", advice)
         if context is not None:
             _require_nothing_read(target, layer, x.detach(), context, mask, case)
             _require_nothing_read(target, layer, x.detach(), context, torch.zeros_like(mask), "cross, every row all padding")
@@ -369,15 +370,18 @@ def _require_nothing_read(
         other = torch.where(mask[..., None], context, 9 * target.noise(*context.shape[:2], seed=5))
         gap = max_abs_diff(layer(x, context, mask), layer(x, other, mask))
         if not gap <= target.tolerance:
-            advice = "A query without keys yields zeros: multiply the weights with `visible.any(-1, keepdim=True)`."
+            advice = (
+                "Pass `mask` to every call of `attend`, which returns zeros for a query without keys. Multiply weights of your "
+                "own by `visible.any(-1, keepdim=True)`."
+            )
             raise Failure(f"{case}: the content of the padding changes outputs by {format_number(gap)}", advice)
         try:
-            empty = layer(x, context[:, :0])
+            layer(x, context[:, :0])
+        except Failure as failure:
+            advice = "A query without keys yields zeros: a mean or a softmax over no keys is NaN."
+            raise Failure(f"{failure.case}, for an empty source", advice) from failure
         except Exception:  # an empty source may be refused: an error is no wrong number
             return
-    if not torch.isfinite(empty).all():
-        case = f"cross, batch {len(x)}, length {x.shape[1]}, an empty source: the output is not finite"
-        raise Failure(case, "A query without keys yields zeros: a mean or a softmax over no keys is NaN.")
 
 
 def rows(target: CheckTarget) -> str:
