@@ -109,12 +109,12 @@ class SchemeTarget:
             raise NotDeclared(f"the hook is '{self.hook}'")
 
 
-def logits(scheme: Position, q: Tensor, k: Tensor) -> Tensor:
+def logits(scheme: Position, q: Tensor, k: Tensor, **visible: Tensor) -> Tensor:
     """Return the logits (b, h, t, s) of q and k with a scheme that acts by ``rotate`` or ``bias``."""
     if scheme.hook == "rotate":
         q, k = scheme.rotate(q, k)
         return q @ k.mT / 2
-    return q @ k.mT / 2 + scheme.bias(q, k, scale=0.5)
+    return q @ k.mT / 2 + scheme.bias(q, k, scale=0.5, **visible)
 
 
 def visible_gap(role: str, one: Tensor, other: Tensor) -> float:
@@ -328,6 +328,50 @@ def batch_independence(target: SchemeTarget) -> str:
     return f"error {format_number(worst)}"
 
 
+def padding(target: SchemeTarget) -> str:
+    """A scheme that reads the mask treats real positions as if the padded ones between and behind them were absent."""
+    if not target.scheme.reads_mask:
+        raise NotDeclared("`reads_mask` is False")
+    worst = 0.0
+    for role in target.roles:
+        scheme, q, k = target.build(role), target.noise(LENGTH), target.noise(LENGTH, seed=2)
+        real = torch.ones(LENGTH, dtype=torch.bool, device=q.device)
+        real[4:6] = real[-2:] = False
+        visible = real.expand(1, 1, LENGTH, LENGTH)
+        visible = visible.tril() if role == "causal" else visible
+        alone = logits(scheme, q[:, :, real], k[:, :, real])
+        gap = visible_gap(role, logits(scheme, q, k, visible=visible)[:, :, real][..., real], alone)
+        if not gap <= TOLERANCE:
+            raise Failure(
+                f"role {role}, length {LENGTH}, 4 padded: logits differ from those without padding by {format_number(gap)}",
+                "Count the keys that are `visible` alone.",
+            )
+        worst = max(worst, gap)
+    return f"error {format_number(worst)}"
+
+
+def temperature(target: SchemeTarget) -> str:
+    """``logit_factor`` is the factor of the products of queries and keys at the same position, where no rotation acts."""
+    target.require("rotate")
+    declared = target.scheme.logit_factor is not Position.logit_factor
+    for role, length in product(target.roles, (LENGTH // 2, LENGTH)):  # within the trained length, and beyond it
+        scheme, q, k = target.build(role, length=LENGTH // 2 + 1), target.noise(length), target.noise(length, seed=2)
+        if length == LENGTH and not target.scheme.extrapolates:
+            continue
+        ratio = (torch.mul(*scheme.rotate(q, k))).sum(-1) / (q * k).sum(-1)
+        is_factor = max_abs_diff(ratio, ratio.mean().expand_as(ratio)) <= 1e-6 * ratio.mean().abs().item()
+        factor = scheme.logit_factor(length)
+        if (declared or is_factor) and not max_abs_diff(ratio, torch.full_like(ratio, factor)) <= 1e-6:
+            measured = f"{ratio.mean().item():.4g} times as large" if is_factor else "no multiple of it"
+            raise Failure(
+                f"role {role}, length {length}: logit_factor() is {factor:.4g}, q . k of a position becomes {measured}",
+                "logit_factor(s) returns the factor by which rotate() multiplies q . k, 1 without a temperature.",
+            )
+    if not declared and not is_factor:
+        raise NotDeclared("rotate() multiplies q . k by no single factor")
+    return f"logit_factor({length}) is {factor:.4g}, as in rotate()"
+
+
 def blocks(target: SchemeTarget) -> str:
     """A block of the bias equals that part of the whole, if ``bias`` takes ``heads``, ``step`` and ``offset``."""
     target.require("bias")
@@ -516,6 +560,8 @@ POSITION_CHECKS: dict[str, Check[SchemeTarget]] = {
         Check("relative", relative),
         Check("longer sequences", extrapolation),
         Check("batch independence", batch_independence),
+        Check("padding", padding),
+        Check("temperature", temperature),
         Check("bias in blocks", blocks),
         Check("relative logits", products),
         Check("gradients", gradients),

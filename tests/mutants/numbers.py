@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.nn.layers import merge_heads
 from attnlab.variants import AttentionConfig, Setting
 from attnlab.variants.dense import Dense
 from attnlab.variants.strided_sparse import StridedSparse
@@ -101,6 +102,36 @@ class ForgetsMask(ByHand):
         return _OtherMaskInBackward.apply(weights, self.dropout) if self.training and self.dropout else weights  # type: ignore[no-any-return]
 
 
+class DropsTheSameWeights(ByHand):
+    """Draws its dropout mask from a generator that each call seeds."""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        if not (self.training and self.dropout):
+            return weights
+        generator = torch.Generator().manual_seed(0)
+        return weights * torch.empty_like(weights).bernoulli_(1 - self.dropout, generator=generator) / (1 - self.dropout)
+
+
+class NormalizesWithoutEpsilon(Plain):
+    """Divides queries and keys by their norms, which are zero for a vector of zeros."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        q, k = (z / z.norm(dim=-1, keepdim=True) for z in (q, k))
+        return super().attend(q, k, v, mask, scale=scale)
+
+
+class SoftmaxWithoutMaximum(ByHand):
+    """Computes exponentials of logits as they are."""
+
+    def forward(self, x: Tensor, *, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x, context)
+        t, s = q.shape[2], k.shape[2]
+        seen = self.seen(t, s) if self.causal else torch.ones(t, s, dtype=torch.bool)
+        seen = seen if mask is None else seen & mask[:, None, None, :]
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).exp() * seen
+        return self.out(merge_heads(self.drop(weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)) @ v))
+
+
 class AnyBackend(Plain):
     """Declares one backend but does not refuse the others."""
 
@@ -190,6 +221,17 @@ class Remembers(Plain):
         self.before = t
         y = super().forward(x, context=context, mask=mask)
         return y * 1.01 if before == 5 and t != 5 else y
+
+
+class KeepsKeys(Plain):
+    """Keeps the keys of the first call, and uses them again in calls of the same shape."""
+
+    kept: Tensor | None = None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        if self.kept is None or self.kept.shape != k.shape:
+            self.kept = k.detach()
+        return super().attend(q, self.kept + 0 * k, v, mask, scale=scale)
 
 
 class ForeignRandom(Dense):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from attnlab.nn import RelativeLogits, relative_distance
 from attnlab.positions import Position, PositionConfig
 from attnlab.positions.alibi import Alibi
+from attnlab.positions.cope import Cope
 from attnlab.positions.relative import Relative
 from attnlab.positions.rotary import Rotary
 
@@ -115,6 +116,28 @@ class IgnoresOffset(Alibi):
     ) -> Tensor:
         bias = super().bias(q, k, scale=scale, heads=heads, step=step)
         return bias if isinstance(offset, int) else bias.expand(*offset.shape[:-3], *bias.shape)
+
+
+class CountsPadding(Cope):
+    """Counts the keys that the mask hides, too."""
+
+    def bias(self, q: Tensor, k: Tensor, *, scale: float, visible: Tensor | None = None) -> Tensor:
+        return super().bias(q, k, scale=scale)
+
+
+class SaysWarmer(Rotary):
+    """Declares a temperature that it does not apply."""
+
+    def logit_factor(self, s: int) -> float:
+        return 2.0
+
+
+class Warmer(Rotary):
+    """Applies a temperature that it does not declare."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = super().rotate(q, k)
+        return 1.5 * q, k
 
 
 class SwappedProducts(Relative):
@@ -236,6 +259,8 @@ POSITION_MUTANTS: dict[str, list[type[Position]]] = {
     "relative": [FromTheKey, Wraps],
     "longer sequences": [ShortTable, Modest],
     "batch independence": [MixesRows],
+    "padding": [CountsPadding],
+    "temperature": [SaysWarmer, Warmer],
     "bias in blocks": [IgnoresOffset],
     "relative logits": [SwappedProducts],
     "gradients": [Idle, Detached],

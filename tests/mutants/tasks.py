@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -421,6 +422,39 @@ class CountsTwice(Letters):
             yield replace(batch, targets=targets) if protocol.get("protocol") == "sliding" else batch
 
 
+class OverlapsSegments(splits.Chain):
+    """Evaluates one text in windows that overlap by half, and scores every token of each."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        text = self.rows([SPLITS.index(split)], splits.ROWS).ravel()
+        starts = range(0, len(text) - self.length - 1, self.length // 2)
+        rows = np.stack([text[i : i + self.length + 1] for i in starts])[:limit]
+        return (self.batch(rows[i : i + batch_size], split) for i in range(0, len(rows), batch_size))
+
+
+class NumbersItemsByBatch(Sums):
+    """Numbers the rows of each batch from 0."""
+
+    def eval_batches(self, split: str, *, batch_size: int, limit: int | None = None, **_: Any) -> Iterator[Batch]:
+        for batch in super().eval_batches(split, batch_size=batch_size, limit=limit):
+            yield replace(batch, items=torch.arange(len(batch.inputs)))
+
+
+class LossOfAll(Letters):
+    """Computes the loss of all tokens from the inputs, those without a target, too."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        following = torch.cat([batch.inputs[:, 1:], batch.targets[:, -1:]], dim=1)
+        return super().loss(logits, replace(batch, targets=following))
+
+
+class MeanOfPositions(Letters):
+    """Divides the loss by the number of all positions."""
+
+    def loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        return cross_entropy(logits.float().mT, batch.targets, ignore_index=IGNORED, reduction="none").mean()
+
+
 class LosesLetters(Letters):
     """Decodes without the vowels."""
 
@@ -547,6 +581,23 @@ class TrainsOnTest(Letters):
         return Batch(rows[:, :-1], rows[:, 1:], fresh=True)
 
 
+class SplitsLate(Letters):
+    """Trains on the whole text, of which valid and test are 5 % each."""
+
+    def cuts(self) -> tuple[int, int, int]:
+        return 90_000, 95_000, 100_000
+
+    def train_batch(self, step: int, *, seed: int, batch_size: int) -> Batch:
+        rng = np.random.default_rng([seed, step])
+        starts = rng.integers(0, 100_000 - self.length - 1, size=batch_size)
+        rows = torch.from_numpy(np.stack([self.read()[i : i + self.length + 1] for i in starts]).astype(np.int64))
+        return Batch(rows[:, :-1], rows[:, 1:], fresh=True)
+
+    @cache  # noqa: B019 the text of all instances is the same
+    def read(self) -> np.ndarray:
+        return super().read()
+
+
 class TrainsOnTestRows(Sums):
     """Draws training batches from the rows of the test split."""
 
@@ -564,12 +615,13 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     + [splits.TargetsBefore, splits.ShowsSomeTargets, splits.ShowsTheClass],
     "padding": [TurnedMask],
     "before preparation": [CountsRows],
-    "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew],
+    "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew, NumbersItemsByBatch],
     "additive score": [ScoresMeans],
     "chance level": [WrongDirection, OneClass, ScoresErrors, ScoresNothing],
-    "loss": [Likelihood, CountsIgnored, SumsTheLoss],
-    "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows],
-    "exact bytes": [CountsTokens, CountsSubwords, Nats, CountsTwice],
+    "loss": [Likelihood, CountsIgnored, SumsTheLoss, LossOfAll, MeanOfPositions],
+    "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows, SplitsLate],
+    "scored once": [CountsTwice, OverlapsSegments],
+    "exact bytes": [CountsTokens, CountsSubwords, Nats],
     "encoding": [LosesLetters],
     "planned tokens": [EstimatesBatches],
     "agreement of splits": [

@@ -19,6 +19,7 @@ MODE_ADVICE = (
     "batch norm or other running statistics, and noise that is added in training."
 )
 SAMPLES = 4096
+FEW = 16  # rows of two calls that are compared
 P = 0.3  # away from 0.5, so that dropping with the probability of keeping is noticed
 LOW_P = 0.01
 OTHER_INPUTS = 8  # of a query with a single key, the weight of which may be 0 without dropout
@@ -31,7 +32,7 @@ ADVICE = (
 
 
 def mean(target: CheckTarget) -> str:
-    """Dropout acts only in training mode and, where the output is linear in the weights, preserves its expectation."""
+    """Dropout acts in training mode alone, differs between calls, and preserves the mean of outputs linear in the weights."""
     if not target.variant.has_attention_dropout:
         raise NotDeclared("`has_attention_dropout` is False")
     linear = [role for role in target.roles if _is_linear(target, role)]
@@ -62,9 +63,18 @@ def _deviation(target: CheckTarget, role: str, linear: bool) -> float:
         if not (layer(x, context) - y).abs().max().item() <= target.tolerance:
             raise Failure(f"{case}: dropout {P} acts in evaluation mode", ADVICE)
     samples = _samples(layer, x, context)
+    with torch.no_grad():
+        first, second = (
+            layer(x.expand(FEW, -1, -1), None if context is None else context.expand(FEW, -1, -1)) for _ in range(2)
+        )
     error = samples.std(0) / SAMPLES**0.5
     if not error.max().item() > target.tolerance:
         raise Failure(f"{case}, {SAMPLES} samples: dropout {P} drops nothing in training mode", ADVICE)
+    if torch.equal(first, second):
+        advice = (
+            "Draw other weights to drop in each call, from torch's generator: keep no mask, and seed no generator of its own."
+        )
+        raise Failure(f"{case}: two calls in training mode drop the same weights", advice)
     deviation = ((samples.mean(0) - y[0].double()).abs() / (error + 1e-9)).max().item()
     if linear and not deviation < DEVIATIONS:
         measured = f"the mean of {SAMPLES} samples deviates from the output without dropout by {deviation:.0f} standard errors"

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from attnlab.tasks import IGNORED, SPLITS, Batch
 from attnlab.testing.checks.result import Check, Failure
-from attnlab.testing.task_checks.target import TaskTarget
+from attnlab.testing.task_checks.target import TaskTarget, real_tokens
 
 ROWS = 32  # of a batch
 BATCHES = 16  # of training, spread over two epochs, and of each evaluation
@@ -45,7 +45,7 @@ class Rows:
         """Return the rows of batches."""
         width = max(batch.inputs.shape[1] for batch in batches)
         targets = [batch.targets if batch.targets.dim() == 1 else _padded(batch.targets, width) for batch in batches]
-        tokens = [_padded(_real(batch), width) for batch in batches]
+        tokens = [_padded(real_tokens(batch), width) for batch in batches]
         return cls(torch.cat(tokens).numpy(), torch.cat(targets).numpy())
 
     @property
@@ -66,15 +66,6 @@ class Rows:
 
 def _padded(values: Tensor, width: int) -> Tensor:
     return functional.pad(values, (0, width - values.shape[1]), value=-1)
-
-
-def _real(batch: Batch) -> Tensor:
-    """Return the inputs with -1 at padding, which may have no mask behind the last target of a row."""
-    inputs = batch.inputs if batch.mask is None else batch.inputs.masked_fill(~batch.mask, -1)
-    if batch.targets.dim() == 1:
-        return inputs
-    ahead = (batch.targets != IGNORED).flip(1).cumsum(1).flip(1)  # targets from a position on
-    return inputs.masked_fill(ahead == 0, -1)
 
 
 def agreement(target: TaskTarget) -> str:

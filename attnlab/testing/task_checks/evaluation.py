@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,23 +26,25 @@ from attnlab.tasks.masking import predicted_tokens
 from attnlab.tasks.overlap import overlap
 from attnlab.tasks.validation import SAME_LOSS, losses_of_parts
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
-from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, same
+from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, real_tokens, same
 
 LEVEL_ROWS = 200  # of a level whose commonest target is compared with chance
 SOLVED = 20  # of these, rows that are solved
-DEVIATIONS = 4  # standard errors by which a constant answer may be above chance
+DEVIATIONS = 4  # standard errors by which a constant answer, or a shared passage, may be more frequent
 MASKED_BATCHES = 20  # of training rows
 MASKED_ROWS = 16  # of a batch
 KEPT = 0.3  # largest share of predicted tokens that may stand in their own place: BERT keeps 10 %
 REVEALED = 0.5  # largest share of predicted tokens that a fixed rule may find in the rest of a row
 SPLIT_ROWS = 512  # of each split that are compared
+WINDOWS = 24  # neighboring rows of an evaluation whose scored tokens are compared
+OVERLAP = 4  # tokens at the end of a row and at the start of the next that are no chance
 SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
 TOKENS = 1 << 20  # of a split whose passages are compared
 LOSS_BATCHES = 3
-DRAWN = 16  # training batches, spread over two epochs, that are compared with valid and test
-SHARED_DRAWN = 0.1  # share of their passages or rows, above what an evaluation of train shares
+DRAWN = 64  # training batches, spread over two epochs, that are compared with valid and test
+TRAIN_ROWS = 2048  # of an evaluation of train
 SPLIT_TOKENS = 1 << 23  # of valid and of test that they are compared with
-PASSAGE = 16  # tokens
+PASSAGE = 32  # tokens
 MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, for multiplicative hashing
 TRAIN_BATCHES = 20  # in which the classes are counted
 
@@ -54,7 +57,15 @@ def repeatable(target: TaskTarget) -> str:
         raise Failure(
             "two evaluations of valid differ", "Evaluate the same items in the same order, whatever was called before."
         )
-    scores = [target.score(list(target.evaluation("valid", rows=rows, batch_size=n)), "nothing") for n in (1, ROWS, 7)]
+    by_size = [list(target.evaluation("valid", rows=rows, batch_size=n)) for n in (1, ROWS, 7)]
+    for batches in by_size:
+        items = torch.cat([batch.items for batch in batches if batch.items is not None] or [torch.zeros(0)])
+        if len(items.unique()) < len(items):
+            raise Failure(
+                f"{len(items)} rows of valid have {len(items.unique())} different items",
+                "`items` are indices of the rows within the evaluation: they do not begin at 0 again in each batch.",
+            )
+    scores = [target.score(batches, "nothing") for batches in by_size]
     for other in scores[1:]:
         for name, mean in scores[0].items():
             if not _agrees(mean, other[name]):
@@ -152,6 +163,7 @@ def loss(target: TaskTarget) -> str:
     if not losses["right"] < losses["nothing"] < losses["wrong"]:
         shown = _shown({name: value.item() for name, value in losses.items()})
         raise Failure(f"loss: {shown}", "The loss is the negative log-likelihood of the targets: lower is better.")
+    batch = _without_some_targets(batch) if target.is_language_model else batch
     output = target.logits(batch, "nothing")
     logits, targets = (output.tokens, predicted_tokens(batch)) if target.is_masked else (output, batch.targets)
     logits.requires_grad_()
@@ -163,7 +175,9 @@ def loss(target: TaskTarget) -> str:
     if target.is_language_model and ignored.any() and gradient[ignored].abs().max() > 0:
         raise Failure("logits at positions without a target get a gradient", f"Pass ignore_index={IGNORED} to cross_entropy.")
     for step in range(LOSS_BATCHES):
-        whole, parts = losses_of_parts(target.task, target.train(step, batch_size=FEW_ROWS), rows=FEW_ROWS)
+        batch = target.train(step, batch_size=FEW_ROWS)
+        batch = _without_some_targets(batch) if target.is_language_model else batch
+        whole, parts = losses_of_parts(target.task, batch, rows=FEW_ROWS)
         if not math.isclose(whole, parts, rel_tol=SAME_LOSS, abs_tol=SAME_LOSS):
             raise Failure(
                 f"loss() of {FEW_ROWS} rows is {whole:.4g}, of one at a time, weighted by their targets, {parts:.4g}",
@@ -171,6 +185,14 @@ def loss(target: TaskTarget) -> str:
                 "gradient_accumulation, and runs with it are refused.",
             )
     return f"{losses['nothing']:.4g} nats of uniform predictions, {losses['right']:.2g} of right ones"
+
+
+def _without_some_targets(batch: Batch) -> Batch:
+    """Return the batch without the first targets of each row, of another number in each, so that a loss must leave them out."""
+    scored = batch.targets != IGNORED
+    rank, count = scored.cumsum(1), scored.sum(1, keepdim=True)
+    left_out = (rank <= 1 + torch.arange(len(scored))[:, None]) & (rank < count)
+    return replace(batch, targets=batch.targets.masked_fill(left_out, IGNORED))
 
 
 def disjoint(target: TaskTarget) -> str:
@@ -197,41 +219,45 @@ def disjoint(target: TaskTarget) -> str:
 
 
 def _require_drawn_from_train(target: TaskTarget) -> None:
-    """Raise ``Failure`` when training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does."""
+    """Raise ``Failure`` when training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does.
+
+    A quarter of the share that a split would have if training read it like ``train`` is too much: that share is small where the
+    split is small.
+    """
     epoch = target.task.steps_per_epoch(32)
     steps = sorted({i * 2 * epoch // DRAWN for i in range(DRAWN)})
-    drawn = [target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)]
-    train = list(target.evaluation("train", rows=SPLIT_ROWS, batch_size=32))
+    drawn = _pieces(target, (target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)))
+    train = _pieces(target, target.evaluation("train", rows=TRAIN_ROWS, batch_size=256))
     for split in SPLITS[1:]:
-        rows = max(1, SPLIT_TOKENS // target.task.length)
-        known = np.unique(_pieces(target, target.evaluation(split, rows=rows, batch_size=32)))
-        share, usual = (float(np.isin(_pieces(target, batches), known).mean()) for batches in (drawn, train))
-        if share > usual + SHARED_DRAWN:
+        rows = _pieces(target, target.evaluation(split, rows=max(1, SPLIT_TOKENS // target.task.length), batch_size=256))
+        known = np.unique(np.concatenate(rows))
+        share, usual = (float(np.isin(np.concatenate(pieces), known).mean()) for pieces in (drawn, train))
+        error = (share * (1 - share) / len(drawn) + usual * (1 - usual) / len(train)) ** 0.5
+        whole = len(rows) / (len(rows) + 32 * epoch)
+        if share > usual + max(DEVIATIONS * error, whole / 4):
             raise Failure(
-                f"{share:.0%} of the {'passages' if target.is_language_model else 'rows'} of train_batch() occur in {split}, "
-                f'{usual:.0%} of the ones of eval_batches("train")',
+                f"{share:.1%} of the {'passages' if target.is_language_model else 'rows'} of train_batch() occur in {split}, "
+                f'{usual:.1%} of those of eval_batches("train")',
                 "train_batch() must draw from the training split alone.",
             )
 
 
-def _pieces(target: TaskTarget, batches: Iterable[Batch]) -> np.ndarray:
-    """Return hashes of the passages of language models, or of the rows of classifiers without their padding."""
-    found = [np.zeros(0, np.uint64)]
+def _pieces(target: TaskTarget, batches: Iterable[Batch]) -> list[np.ndarray]:
+    """Return for each row the hashes of its passages or, when it is padded or has a class, of the whole row."""
+    found: list[np.ndarray] = []
     for batch in batches:
-        tokens = batch.inputs.numpy().astype(np.uint64) + np.uint64(1)
-        if not target.is_language_model:
-            tokens = (
-                tokens if batch.mask is None else np.where(batch.mask.numpy(), tokens, np.uint64(0))
-            )  # padding adds nothing
-            powers = np.array([pow(MULTIPLIER, i + 1, 1 << 64) for i in range(tokens.shape[1])], np.uint64)
-            found.append((tokens * powers).sum(1, dtype=np.uint64))
-            continue
-        width = min(PASSAGE, tokens.shape[1])
+        batch = (
+            replace(batch, inputs=torch.where(batch.targets < 0, batch.inputs, batch.targets)) if target.is_masked else batch
+        )
+        tokens = (batch.inputs if target.is_masked else real_tokens(batch)).numpy().astype(np.int64) + 1  # padding adds nothing
+        whole = batch.mask is not None or not target.is_language_model
+        width = tokens.shape[1] if whole else min(PASSAGE, tokens.shape[1] // 2 + 1)
         hashes = np.zeros((len(tokens), tokens.shape[1] - width + 1), np.uint64)
         for k in range(width):
-            hashes = hashes * np.uint64(MULTIPLIER) + tokens[:, k : k + hashes.shape[1]]
-        found.append(hashes.ravel())
-    return np.concatenate(found)
+            hashes += np.uint64(pow(MULTIPLIER, k + 1, 1 << 64)) * tokens[:, k : k + hashes.shape[1]].astype(np.uint64)
+        real = np.ones_like(hashes, bool) if whole else tokens[:, width - 1 :] > 0
+        found += [row[kept] for row, kept in zip(hashes, real, strict=True) if kept.any()]
+    return found
 
 
 def _rows(target: TaskTarget, split: str) -> list[bytes]:
@@ -254,7 +280,7 @@ def _tokens(target: TaskTarget, split: str) -> np.ndarray:
 
 
 def exact_bytes(target: TaskTarget) -> str:
-    """Bits per byte count every predicted byte once: under both protocols, and as many bytes as the targets decode to."""
+    """Bits per byte count every predicted byte: as many bytes as the targets decode to."""
     task = target.task
     if task.metric != "bits_per_byte":
         raise NotDeclared(f"the metric is {task.metric}")
@@ -273,14 +299,38 @@ def exact_bytes(target: TaskTarget) -> str:
             f"uniform predictions of {predicted} tokens have {float(scored.sum):.6g} bits, expected {bits:.6g}",
             "The sum of bits_per_byte is the negative log2-likelihood of all targets: nats / ln 2, added up in float64.",
         )
-    stride = max(1, task.length // 3)
-    sliding = sum(map(_predicted, target.evaluation("valid", rows=FEW_ROWS, protocol="sliding", stride=stride)))
-    if sliding != predicted:
+    return f"{float(scored.count):,.0f} bytes of {predicted:,} tokens"
+
+
+def scored_once(target: TaskTarget) -> str:
+    """No token is scored twice, under both protocols: the scored tokens of a row do not begin the next one."""
+    if not target.is_language_model or target.is_masked:
+        raise NotDeclared("no language model of a text")
+    numbers = {}
+    for protocol, stride in (("segment", None), ("sliding", max(1, target.task.length // 3))):
+        batches = target.evaluation("valid", rows=WINDOWS, batch_size=1, protocol=protocol, stride=stride)
+        rows = [batch.targets[batch.targets != IGNORED] for batch in islice(batches, 4 * WINDOWS)]
+        numbers[protocol] = sum(map(len, rows))
+        if overlap := _overlap(rows):
+            raise Failure(
+                f"protocol {protocol}: the last {overlap} scored tokens of each row are the first ones of the next",
+                f"Each token is scored once: set targets that an earlier window has counted to {IGNORED}.",
+            )
+    if target.counts_tokens and numbers["sliding"] != numbers["segment"]:
         raise Failure(
-            f"protocol sliding predicts {sliding:,} tokens, segment {predicted:,}",
-            f"Each token is predicted once: set targets that an earlier window has counted to {IGNORED}.",
+            f"protocol sliding scores {numbers['sliding']:,} tokens, segment {numbers['segment']:,}",
+            f"Each token is scored once: set targets that an earlier window has counted to {IGNORED}.",
         )
-    return f"{float(scored.count):,.0f} bytes of {predicted:,} tokens, each counted once under both protocols"
+    return f"{numbers['segment']:,} tokens, each once under both protocols"
+
+
+def _overlap(rows: list[Tensor]) -> int:
+    """Return the number of tokens with which all rows end and the next ones begin, from ``OVERLAP`` on; 0 for none."""
+    pairs = [pair for pair in pairwise(rows) if min(map(len, pair)) >= OVERLAP][: WINDOWS - 1]
+    for n in range(OVERLAP, min((len(row) for pair in pairs for row in pair), default=0) + 1):
+        if all(torch.equal(one[-n:], other[:n]) for one, other in pairs) and len(torch.cat(rows).unique()) > n:
+            return n
+    return 0
 
 
 def _bytes_of(task: Task, row: Batch) -> int | None:
@@ -444,6 +494,7 @@ CHECKS = (
     Check("chance level", chance),
     Check("loss", loss),
     Check("disjoint splits", disjoint),
+    Check("scored once", scored_once),
     Check("exact bytes", exact_bytes),
     Check("encoding", encoding),
     Check("planned tokens", planned_tokens),

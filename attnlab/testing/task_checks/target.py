@@ -138,3 +138,12 @@ def same(one: Batch, other: Batch) -> bool:
     if fields[0].keys() != fields[1].keys() or one.fresh != other.fresh:
         return False
     return all(torch.equal(tensor, fields[1][name]) for name, tensor in fields[0].items())
+
+
+def real_tokens(batch: Batch) -> Tensor:
+    """Return the inputs with -1 at padding, which may have no mask behind the last target of a row."""
+    inputs = batch.inputs if batch.mask is None else batch.inputs.masked_fill(~batch.mask, -1)
+    if batch.targets.dim() == 1:
+        return inputs
+    ahead = (batch.targets != IGNORED).flip(1).cumsum(1).flip(1)  # targets from a position on
+    return inputs.masked_fill(ahead == 0, -1)
