@@ -6,4 +6,5 @@ REMOVED: dict[str, str] = {
     "dtype": "the task tokens reads .npy files, which state their type; np.save writes one",
     "median": "use `mean` or `solve_rate`",
     "superiority": "use `mean` or `solve_rate`",
+    "gpu-check": "run `python -m benchmarks.gpu_check` in a checkout",
 }

@@ -131,7 +131,7 @@ def command(*, data: bool) -> str:
     """Return the command to run in the checkout on the machine."""
     unpack = "python3 -m tarfile --filter data -e gpu-kit/site.tar.xz /tmp/site"
     variables = "PYTHONPATH=/tmp/site:$PWD" + (" ATTNLAB_DATA=$PWD/gpu-kit" if data else "")
-    return f"{unpack} && {variables} python3 -m attnlab gpu-check"
+    return f"{unpack} && {variables} python3 -m benchmarks.gpu_check"
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ SLOW = (
     "testing/test_mutants.py",
     "testing/test_museum.py",
     "study/",
-    "extras/test_gpu_check.py",
+    "benchmarks/test_gpu_check.py",
     "extras/test_claims.py",
     "extras/test_sharing.py",
     "extras/test_export.py",

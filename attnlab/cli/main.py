@@ -56,7 +56,6 @@ VERBS = Plugins(
         "check": "attnlab.cli.check",
         "bench": "attnlab.extras.bench.cli",
         "tune": "attnlab.extras.tune",
-        "gpu-check": "attnlab.extras.gpu_check.cli",
         "profile": "attnlab.extras.profile.cli",
         "claims": "attnlab.extras.claims.cli",
         "data": "attnlab.cli.data",

@@ -109,12 +109,12 @@ class SchemeTarget:
             raise NotDeclared(f"the hook is '{self.hook}'")
 
 
-def logits(scheme: Position, q: Tensor, k: Tensor, **visible: Tensor) -> Tensor:
+def logits(scheme: Position, q: Tensor, k: Tensor, **mask: Any) -> Tensor:
     """Return the logits (b, h, t, s) of q and k with a scheme that acts by ``rotate`` or ``bias``."""
     if scheme.hook == "rotate":
         q, k = scheme.rotate(q, k)
         return q @ k.mT / 2
-    return q @ k.mT / 2 + scheme.bias(q, k, scale=0.5, **visible)
+    return q @ k.mT / 2 + scheme.bias(q, k, scale=0.5, **mask)
 
 
 def visible_gap(role: str, one: Tensor, other: Tensor) -> float:

@@ -1,16 +1,16 @@
-"""The section of the page on GPUs: a column for each card that `attnlab gpu-check` has measured."""
+"""The section of the page on GPUs: a column for each card that `benchmarks.gpu_check` has measured."""
 
 from pathlib import Path
 
-from attnlab.extras.gpu_check.runner import FILE, Results, Values
+from benchmarks.gpu_check.runner import FILE, Results, Values
 from benchmarks.speed.tables import markdown
 
 TEXT = """
 ## On a GPU
 
-`attnlab gpu-check` writes a page for each card: {pages}. How many times as fast a step is as one of a plain loop of PyTorch
-with the same model and scaled dot-product attention, and forward and backward of sparse attention in bf16 as that of dense
-SDPA.
+`python -m benchmarks.gpu_check` writes a page for each card: {pages}. How many times as fast a step is as one of a plain loop
+of PyTorch with the same model and scaled dot-product attention, and forward and backward of sparse attention in bf16 as that of
+dense SDPA.
 
 {table}"""
 

@@ -238,7 +238,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 @world("docs/how-to/gpu.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     """The study trains on the CPU, the benchmarks read their arguments, and there is no card to check."""
-    shell.exit_codes["attnlab gpu-check"] = 2
+    shell.exit_codes["python -m benchmarks.gpu_check"] = 1
     with_enwik8(shell, "attnlab run ablations/enwik8-headline.yaml --no-reference-scores")
     with_checkout(shell)
     with_benchmarks(shell)

@@ -96,7 +96,7 @@ def test_a_pass_saves_what_autograd_keeps_of_dense() -> None:
 @pytest.mark.parametrize("measured_class", [ForwardBackward, Decoding])
 def test_passes_are_timed_by_the_clock(measured_class: type[ForwardBackward] | type[Decoding]) -> None:
     ticks = itertools.count()
-    assert measured_class(layer(length=8), torch.device("cpu"), lambda: 3.0 * next(ticks)).seconds(1) == 3.0
+    assert next(measured_class(layer(length=8), torch.device("cpu")).times(lambda: 3.0 * next(ticks))) == 3.0
 
 
 def test_cpu_time_leaves_out_what_the_process_waits_for(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_decoding_reads_one_position_a_call_over_a_cache_and_else_the_whole_sequ
     decoding = Decoding(replace(layer(variant, length=40), decode=True), torch.device("cpu"))
     calls: list[tuple[int, ...]] = []
     decoding.attention.register_forward_pre_hook(lambda module, inputs: calls.append(tuple(inputs[0].shape)))
-    assert decoding.seconds(4) > 0
+    assert next(decoding.times(map(float, itertools.count()).__next__)) > 0
     first, token, whole = (B, 35, DIM), (B, 1, DIM), (B, 40, DIM)  # the last eighth of 40 positions is decoded
-    assert calls == ([first, *[token] * 5] if cached else [whole] * 4)
+    assert calls == ([first, *[token] * 5] if cached else [whole])
     assert decoding.attention.cache is None
     expected = {"cached": True, "cache_bytes": 2 * 40 * DIM * 4, "state_bytes": 0} if cached else {"cached": False}
     assert decoding.figures() == expected, "of one sequence of the batch"

@@ -10,7 +10,7 @@ from attnlab.testing.position_checks import POSITION_CHECKS
 from tests.mutants.positions import CORRECT, POSITION_MUTANTS, AnyRole, Recency
 
 CASES = [(name, mutant) for name, mutants in POSITION_MUTANTS.items() for mutant in mutants]
-NECESSARY = {"Zeros": {"gradients"}}  # checks that detect the same mistake
+NECESSARY = {"Zeros": {"gradients"}, "MixesRows": {"temperature"}}  # checks that detect the same mistake
 
 
 def failures(scheme: str | type[Position]) -> dict[str, CheckResult]:

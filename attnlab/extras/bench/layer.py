@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from attnlab._util.machine import available_memory, peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
@@ -21,9 +21,10 @@ from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.testing.composition import ComponentSpec, compose
 from attnlab.training.costs import cached_bytes, saved_bytes
-from attnlab.training.device import autocast, format_bytes, synchronise
+from attnlab.training.device import autocast, format_bytes
 from attnlab.variants import Variant
 
+MIN_ROUND_SECONDS = 0.1  # shorter passes are repeated until a round takes this long
 TOKENS_SHARE = 8  # the last length / 8 positions of a sequence are decoded, so that all are close to the length
 MAX_LOGITS_SHARE = 0.5  # of the available memory; layers whose logits are estimated to need more are not run
 LOGITS_COPIES = 4  # logits, weights and the gradients of both
@@ -121,14 +122,9 @@ def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
 
 
 class ForwardBackward:
-    """Forward and backward passes of one layer, with gradients of the inputs and of every parameter.
+    """Forward and backward passes of one layer, with gradients of the inputs and of every parameter; a call is one pass."""
 
-    Args:
-        clock: returns seconds.
-    """
-
-    def __init__(self, layer: LayerConfig, device: torch.device, clock: Callable[[], float] = perf_counter) -> None:
-        self.clock = clock
+    def __init__(self, layer: LayerConfig, device: torch.device) -> None:
         self.layer = make_target(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
         shape = (layer.batch, layer.length, layer.dim)
         self.x = torch.randn(shape, device=device)
@@ -151,14 +147,18 @@ class ForwardBackward:
         del y
         return saved, _peak(self.device) - before
 
-    def seconds(self, repeats: int) -> float:
-        """Return the mean time of one pass over ``repeats`` passes."""
-        synchronise(self.device)
-        start = self.clock()
-        for _ in range(repeats):
-            self._backward(self._forward())
-        synchronise(self.device)
-        return (self.clock() - start) / repeats
+    def __call__(self) -> None:
+        self._backward(self._forward())
+
+    def times(self, clock: Callable[[], float]) -> Iterator[float]:
+        """Yield the time of one pass, each time over as many passes as take ``MIN_ROUND_SECONDS``.
+
+        Args:
+            clock: returns seconds, and waits for the device.
+        """
+        timer = Timer("act()", globals={"act": self}, timer=clock, num_threads=torch.get_num_threads())
+        while True:
+            yield timer.blocked_autorange(min_run_time=MIN_ROUND_SECONDS).median
 
     def _forward(self) -> Tensor:
         with autocast(self.device, self.precision):
@@ -186,13 +186,9 @@ class Decoding:
 
     A variant that supports a cache reads the earlier positions in one call, which is not timed, and then one position a call.
     Another variant computes the whole sequence again for each position.
-
-    Args:
-        clock: returns seconds.
     """
 
-    def __init__(self, layer: LayerConfig, device: torch.device, clock: Callable[[], float] = perf_counter) -> None:
-        self.clock = clock
+    def __init__(self, layer: LayerConfig, device: torch.device) -> None:
         built = make_target(layer, device).build(layer.role, length=layer.length, dtype=torch.float32)
         self.attention = built.attention
         self.x = torch.randn(layer.batch, layer.length, layer.dim, device=device)
@@ -211,35 +207,25 @@ class Decoding:
             cache, state = cached_bytes(self.attention, lambda n: self.attention(one[:, :n]), length=self.x.shape[1])
         return {"cached": True, "cache_bytes": cache, "state_bytes": state}
 
-    def seconds(self, repeats: int) -> float:
-        """Return the mean time of a token of each sequence, over at least ``repeats`` tokens."""
-        total, count = 0.0, 0
-        while count < repeats:
-            seconds, tokens = self._decode() if self.cached else self._recompute()
-            total, count = total + seconds, count + tokens
-        return total / count
+    def times(self, clock: Callable[[], float]) -> Iterator[float]:
+        """Yield the time of a token of each sequence: of the last positions or, without a cache, of the whole sequence."""
+        while True:
+            total, count = 0.0, 0
+            while total < MIN_ROUND_SECONDS:
+                seconds, tokens = self._decode(clock)
+                total, count = total + seconds, count + tokens
+            yield total / count
 
-    def _decode(self) -> tuple[float, int]:
-        """Return the time of the last positions over a cache of the earlier ones, and their number."""
-        length = self.x.shape[1]
-        with self._inference(), key_value_cache(self.attention):
-            if self.first:
-                self.attention(self.x[:, : self.first])
-            synchronise(self.device)
-            start = self.clock()
-            for i in range(self.first, length):
-                self.attention(self.x[:, i : i + 1])
-            synchronise(self.device)
-            return self.clock() - start, length - self.first
-
-    def _recompute(self) -> tuple[float, int]:
-        """Return the time of the last position without a cache: of the whole sequence."""
-        with self._inference():
-            synchronise(self.device)
-            start = self.clock()
-            self.attention(self.x)
-            synchronise(self.device)
-            return self.clock() - start, 1
+    def _decode(self, clock: Callable[[], float]) -> tuple[float, int]:
+        """Return the time to compute the last positions, and the number of tokens that this decodes."""
+        first, length = (self.first, self.x.shape[1]) if self.cached else (0, 1)
+        with self._inference(), key_value_cache(self.attention) if self.cached else nullcontext():
+            if first:
+                self.attention(self.x[:, :first])
+            start = clock()
+            for i in range(first, length):
+                self.attention(self.x[:, i : i + 1] if self.cached else self.x)
+            return clock() - start, length - first
 
     @contextmanager
     def _inference(self) -> Iterator[None]:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from multiprocessing.connection import Connection
 from statistics import linear_regression, median
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
+
+from torch.utils.benchmark import timer
 
 from attnlab._util.files import real_path
 from attnlab._util.machine import available_memory, limit_memory
@@ -31,7 +33,6 @@ from attnlab.testing.contract import resolve_check_device, validate_options
 from attnlab.training.device import is_out_of_memory, requested_memory, set_up
 from attnlab.variants import ROLES, Variant
 
-MIN_ROUND_SECONDS = 0.1  # shorter passes are repeated until a round takes about this long
 MEMORY_SHARE = 0.9  # of the available memory, the limit of a process on the CPU
 __all__ = ["BenchConfig", "BenchResult", "bench"]
 
@@ -349,14 +350,14 @@ def _measurements(case: BenchCase) -> Iterator[Any]:
     # A short pass first: memory of the libraries that it loads does not count as the layer's.
     measured_class = Decoding if case.layer.decode else ForwardBackward
     measured_class(replace(case.layer, length=min(16, case.layer.length)), device).figures()
-    layer = measured_class(case.layer, device, process_time if case.cpu_time else perf_counter)
+    layer = measured_class(case.layer, device)
     figures: dict[str, bool | int] = {**layer.figures()}
     if measured_class is ForwardBackward and case.layer.role == "causal":
         figures |= Decoding(case.layer, device).figures()
-    repeats = max(1, round(MIN_ROUND_SECONDS / layer.seconds(1)))
+    times = layer.times(process_time if case.cpu_time else timer)
+    next(times)  # warm up
     yield figures
-    while True:
-        yield layer.seconds(repeats)
+    yield from times
 
 
 class _Unsupported(Exception):

@@ -227,9 +227,9 @@ def _require_drawn_from_train(target: TaskTarget) -> None:
     epoch = target.task.steps_per_epoch(32)
     steps = sorted({i * 2 * epoch // DRAWN for i in range(DRAWN)})
     drawn = _pieces(target, (target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)))
-    train = _pieces(target, target.evaluation("train", rows=TRAIN_ROWS, batch_size=256))
+    train = _pieces(target, target.evaluation("train", rows=TRAIN_ROWS, batch_size=64))
     for split in SPLITS[1:]:
-        rows = _pieces(target, target.evaluation(split, rows=max(1, SPLIT_TOKENS // target.task.length), batch_size=256))
+        rows = _pieces(target, target.evaluation(split, rows=max(1, SPLIT_TOKENS // target.task.length), batch_size=64))
         known = np.unique(np.concatenate(rows))
         share, usual = (float(np.isin(np.concatenate(pieces), known).mean()) for pieces in (drawn, train))
         error = (share * (1 - share) / len(drawn) + usual * (1 - usual) / len(train)) ** 0.5

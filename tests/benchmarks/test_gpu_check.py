@@ -1,4 +1,4 @@
-"""Tests of `attnlab gpu-check`: limits, failures and resuming with small steps, the rehearsal, and the committed pages."""
+"""Tests of `benchmarks.gpu_check`: limits, failures and resuming with small steps, the rehearsal, and the committed pages."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.cli.main import main
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check import page
-from attnlab.extras.gpu_check.page import STEPS
-from attnlab.extras.gpu_check.runner import FILE, Case, Results, Rows, Setting, StandIn, Step, Summary, Values, run
+from benchmarks.gpu_check import page
+from benchmarks.gpu_check.__main__ import main
+from benchmarks.gpu_check.page import STEPS
+from benchmarks.gpu_check.runner import FILE, Case, Results, Rows, Setting, StandIn, Step, Summary, Values, run
 from tests.support.paths import ROOT
 
 SOON = 600.0  # seconds, as if there were no limit
@@ -151,7 +151,7 @@ def broken_cases(setting: Setting) -> Iterator[Case]:
 
 
 def test_a_rehearsal_runs_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gpu-check", "--rehearse", "--out", str(tmp_path)]) == 0
+    assert main(["--rehearse", "--out", str(tmp_path)]) == 0
     results = Results.load(tmp_path)
     assert {row["state"] for row in results.rows.values()} <= {"done", "refused"}
     for step in STEPS:
@@ -162,21 +162,10 @@ def test_a_rehearsal_runs_every_step(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (tmp_path / "headline.csv").read_text().startswith("step,seconds,metric,value\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--only", "memroy", "--rehearse"], "did you mean 'memory'"),
-        (["--minutes", "0", "--rehearse"], "above 0"),
-        ([], "CUDA"),
-    ],
-)
-def test_mistakes_are_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_a_card_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main(["gpu-check", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    with pytest.raises(UserError, match="CUDA"):
+        main([])
 
 
 PAGES = sorted((ROOT / "reports" / "gpu").glob("*/" + FILE))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from attnlab._util.files import replacing
 from attnlab._util.text import format_table
-from attnlab.extras.gpu_check import agreement, speed
-from attnlab.extras.gpu_check.runner import Results, Step, Summary, Values
+from benchmarks.gpu_check import agreement, speed
+from benchmarks.gpu_check.runner import Results, Step, Summary, Values
 
 STEPS = (
     Step("card", "The card", 60, speed.card_cases, speed.summarize_card),
@@ -37,8 +37,8 @@ def text(results: Results, steps: Sequence[Step]) -> str:
     """Return the page as Markdown."""
     card = next((row["card"] for row in results.of("card") if "card" in row), "this machine")
     intro = (
-        "Written by `attnlab gpu-check`; `results.jsonl` has every figure. The times as fast (x) are ratios of medians over "
-        "rounds in which both take turns."
+        "Written by `python -m benchmarks.gpu_check`; `results.jsonl` has every figure. The times as fast (x) are ratios of "
+        "medians over rounds in which both take turns."
     )
     parts = [f"# attnlab on {card}", intro, f"```\n{table(results, steps)}\n```"]
     parts += [_section(step, results.of(step.name)) for step in steps if results.of(step.name)]

@@ -33,7 +33,6 @@ from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.extras.bench.layer import ForwardBackward, LayerConfig, unsupported
-from attnlab.extras.gpu_check.runner import MIB, Case, Rows, Setting, Summary, Values
 from attnlab.registry import TASKS
 from attnlab.study.execution.measurements import measure
 from attnlab.training.cuda_memory import cuda_peak_mib
@@ -42,6 +41,7 @@ from attnlab.training.distributed.group import Group
 from attnlab.training.example_step import ExampleStep, time_steps
 from attnlab.training.train import train
 from attnlab.training.trainer import Trainer
+from benchmarks.gpu_check.runner import MIB, Case, Rows, Setting, Summary, Values
 
 PACKAGES = ("torch", "triton", "xformers")
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
@@ -120,14 +120,14 @@ def product(setting: Setting, precision: str) -> Values:
     n = setting.size(8192 if precision == "bf16" else 4096, 32)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     a, b = (torch.randn(n, n, device=setting.device, dtype=DTYPES[precision]) for _ in range(2))
-    return {"tflops": 2 * n**3 / setting.median_seconds(lambda: a @ b) / 1e12}
+    return {"tflops": 2 * n**3 / setting.interleaved(lambda: a @ b)[0] / 1e12}
 
 
 def copy(setting: Setting) -> Values:
     """Return the rate of a copy on the device in TB/s, of bytes that are read and written."""
     a = torch.zeros(setting.size(2**30, 2**10), device=setting.device)
     b = torch.empty_like(a)
-    return {"tb_per_s": 2 * a.nbytes / setting.median_seconds(lambda: b.copy_(a)) / 1e12}
+    return {"tb_per_s": 2 * a.nbytes / setting.interleaved(lambda: b.copy_(a))[0] / 1e12}
 
 
 def step_cases(setting: Setting) -> Iterator[Case]:
@@ -164,7 +164,7 @@ def compare_steps(setting: Setting, width: int, mode: str) -> Values:
     if peer := peer_model(trainer.task.vocabulary, width=width, depth=depth, heads=heads):
         peer = peer.to(device)
         steps.append(plain_step(torch.compile(peer) if compiled else peer, rows, device=device, precision=precision))
-    ours, theirs, *peers = setting.interleaved(steps, least=0.2)
+    ours, theirs, *peers = setting.interleaved(*steps, least=0.2)
     torch.set_float32_matmul_precision(products)
     rate = rows * LENGTH / ours
     flops = 3 * trainer.fixed_costs["flops_per_token"] * rate
@@ -262,11 +262,11 @@ def compare_layers(setting: Setting, variant: str, backend: str, length: int) ->
     sparse, dense = (_passes(setting, *names, length) for names in ((variant, backend), ("dense", "sdpa")))
     peaks = []
     for passes in (sparse, dense):
-        passes.seconds(1)  # the first pass allocates workspaces
+        passes()  # the first pass allocates workspaces
         before = setting.card.allocated()
-        passes.seconds(1)
+        passes()
         peaks.append((setting.card.peak() - before) / MIB)
-    ours, theirs = setting.interleaved([partial(passes.seconds, 1) for passes in (sparse, dense)], rounds=5)
+    ours, theirs = setting.interleaved(sparse, dense, rounds=5)
     return {
         "ms": 1e3 * ours,
         "dense_ms": 1e3 * theirs,

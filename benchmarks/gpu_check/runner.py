@@ -17,10 +17,10 @@ from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch.utils.benchmark import Timer
 
 from attnlab._util.machine import peak_memory, processors
 from attnlab._util.process import describe_exit_code, fork_with_pipe
@@ -28,7 +28,6 @@ from attnlab._util.raise_site import describe_error
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.planning.plan import plan
-from attnlab.training.device import synchronise
 
 MIB = 2**20
 T = TypeVar("T")
@@ -109,27 +108,12 @@ class Setting:
             raise UserError(cell.refusal)
         return cell.config
 
-    def median_seconds(self, act: Callable[[], object]) -> float:
-        """Return the median time of a call over 7 rounds of at least 0.05 seconds each, after two calls."""
-        return self.interleaved([act])[0]
-
-    def interleaved(self, acts: Sequence[Callable[[], object]], *, rounds: int = 7, least: float = 0.05) -> list[float]:
-        """Return the median seconds of a call of each function; the functions take turns."""
-        rounds, least = self.size((rounds, least), (1, 0.0))
-        repeats = []
-        for act in acts:
-            act()
-            repeats.append(max(1, round(least / max(self._seconds(act), 1e-6))))
-        turns = [[self._seconds(act, n) for act, n in zip(acts, repeats, strict=True)] for _ in range(rounds)]
+    def interleaved(self, *acts: Callable[[], object], rounds: int = 7, least: float = 0.05) -> list[float]:
+        """Return the median seconds of a call of each function, over rounds in which they take turns."""
+        rounds, least = self.size((rounds, least), (1, 1e-9))
+        timers = [Timer("act()", globals={"act": act}, num_threads=torch.get_num_threads()) for act in acts]
+        turns = [[timer.blocked_autorange(min_run_time=least).median for timer in timers] for _ in range(rounds)]
         return [median(column) for column in zip(*turns, strict=True)]
-
-    def _seconds(self, act: Callable[[], object], repeats: int = 1) -> float:
-        synchronise(self.device)
-        began = perf_counter()
-        for _ in range(repeats):
-            act()
-        synchronise(self.device)
-        return (perf_counter() - began) / repeats
 
 
 class Card:

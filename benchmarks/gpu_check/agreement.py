@@ -19,7 +19,6 @@ import torch
 from attnlab._util.process import fork
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.extras.gpu_check.runner import PRELOAD, Case, Rows, Setting, Summary, Values
 from attnlab.nn import attention
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import check_variant
@@ -27,6 +26,7 @@ from attnlab.testing.checks.backends import outputs, relative_gaps, tolerance
 from attnlab.testing.checks.target import CUDA_BACKENDS, CUDA_HEAD_SHAPES, CheckTarget
 from attnlab.training import checkpoint, weights
 from attnlab.training.train import train
+from benchmarks.gpu_check.runner import PRELOAD, Case, Rows, Setting, Summary, Values
 
 VARIANTS_CHECKED = ("dense", "no_wo", "strided_sparse", "fixed_sparse", "transformer_xl", "delta")
 POSITIONS_CHECKED = ("none", "rotary", "relative")
