@@ -33,8 +33,8 @@ from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.extras.bench.layer import ForwardBackward, LayerConfig, unsupported
+from attnlab.extras.tune import steps_per_second
 from attnlab.registry import TASKS
-from attnlab.study.execution.measurements import measure
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.device import autocast, set_up_run
 from attnlab.training.distributed.group import Group
@@ -317,10 +317,10 @@ def processes(setting: Setting, width: int) -> Values:
     config = shared_configuration(setting, width)
     rates = {}
     for number in setting.size((1, 2, 4, 8), (1, 2)):
-        results = measure([config] * number, threads=1, seconds=setting.size(1.0, 0.05))
-        if results is None:
+        rate = steps_per_second(config, number, seconds=setting.size(1.0, 0.05))
+        if rate is None:
             raise UserError(f"{number} processes: a run failed")
-        rates[number] = sum(1 / seconds for seconds, _, _ in results)
+        rates[number] = rate
     return {"steps_per_s": rates[1], **{f"times_{number}": rate / rates[1] for number, rate in rates.items() if number > 1}}
 
 
