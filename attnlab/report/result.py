@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 from attnlab._util.run_state import RunState
 from attnlab._util.text import format_table, html_table
 from attnlab.errors import UserError
-from attnlab.report.conclusion import conclusions, verdicts_frame
+from attnlab.report.conclusion import conclusions, describe_choice, verdicts_frame
 from attnlab.report.methods import compare_info, load_judged
 from attnlab.report.wording import format_metric
 from attnlab.stats.compare import summarize_cells
@@ -63,7 +63,7 @@ class Result(running.StudyResult):
 
     def __repr__(self) -> str:
         """Return the conclusion, the verdicts and the runs without a result, as text."""
-        texts = [textwrap.fill(text, WIDTH) for text in conclusions(self.compared)]
+        texts = [textwrap.fill(text, WIDTH) for text in self._texts]
         headings, rows = _format(self.verdicts.drop(columns="p"))  # which leaves the others room in 80 columns
         table = format_table(headings, rows, width=WIDTH, wrap=("cell", "verdict")) if rows else ""
         lines = [f"{name}: {text}" for name, text in self._further]
@@ -71,9 +71,14 @@ class Result(running.StudyResult):
 
     def _repr_html_(self) -> str:
         """Return the same for display in a notebook."""
-        texts = "".join(f"<p>{escape(text)}</p>" for text in conclusions(self.compared))
+        texts = "".join(f"<p>{escape(text)}</p>" for text in self._texts)
         table = html_table(*_format(self.verdicts), caption=self._heading)
         return f"{table}{texts}{html_table(['', ''], self._further) if self._further else ''}"
+
+    @property
+    def _texts(self) -> list[str]:
+        """The conclusion, and a line on each choice of the records."""
+        return [*conclusions(self.compared), *describe_choice(self.compared)]
 
     @property
     def _heading(self) -> str:

@@ -141,7 +141,9 @@ def test_the_terminal_and_the_page_say_so(
         (["--set", "seeds=[0,2]"], "gated, plain, wide (seed 1)"),
     ):
         assert main(["run", *words]) == 0
-        for text in (capsys.readouterr().out, (tmp_path / "runs/reports/whole/README.md").read_text()):
+        texts = [capsys.readouterr().out, (tmp_path / "runs/reports/whole/README.md").read_text()]
+        assert main(["verdict", "whole"]) == 0
+        for text in (*texts, capsys.readouterr().out):
             assert expected in text and ("not run" in text or "left out" in text) == bool(expected)
 
 
