@@ -169,7 +169,7 @@ def test_a_power_cut_at_every_change_of_the_folder(after: bool, tmp_path: Path, 
         except Cut:
             dead, left = False, 0
         assert same(whole, undisturbed(config, folder)), f"cut at change {changes}"
-        assert sorted(os.listdir(folder)) == ["config.json", "items.npz", "model.safetensors", "result.json"], (
+        assert sorted(os.listdir(folder)) == ["config.json", "items.npz", "model.safetensors", "result.json", "task.json"], (
             f"cut at change {changes}"
         )
     assert changes > 12
@@ -248,7 +248,7 @@ def test_a_checkpoint_that_cannot_be_trusted(
             assert line.startswith(f"skipping unusable checkpoint {folder / name}: ")
         assert ("starting from step 0" if both else "resuming from step 6 (checkpoint.old.pt)") in last
         log.clear()
-        assert sorted(os.listdir(folder)) == ["config.json", "items.npz", "model.safetensors", "result.json"]
+        assert sorted(os.listdir(folder)) == ["config.json", "items.npz", "model.safetensors", "result.json", "task.json"]
 
 
 @pytest.mark.parametrize("end", ["completed", "diverged", "pruned"])
