@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import tempfile
 import zlib
@@ -10,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 from uuid import uuid4
+
+from pydantic import ConfigDict, Field, PlainSerializer
 
 from attnlab._util.files import file_lock
 from attnlab._util.metrics import ITEMS_FILE
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG, restored
-from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
-    Point,
     connect,
     log_batch,
     readable_errors,
@@ -39,15 +38,16 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Record
 
 
-logger = logging.getLogger(__name__)
 NAME_TAG = "mlflow.runName"
-UNSTORABLE = re.compile("[\ud800-\udfff\0]")
+Text = Annotated[str, Field(pattern="^[^\0]*$")]  # PostgreSQL stores no NUL; pydantic refuses surrogates, which have no UTF-8
+Value = Annotated[float, PlainSerializer(repr)]  # JSON has no NaN
+Time = Annotated[int, Field(ge=0, lt=253_402_300_800_000)]  # milliseconds since the epoch, up to the year 9999
 INCOMPLETE = re.compile(r"([\w.-]+) \(incomplete [0-9a-f]{8}\)")  # name of a study that is being written
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as a store holds it.
+    """One run as a store holds it, and the schema of a run in a bundle.
 
     Attributes:
         status: how it ended.
@@ -58,14 +58,16 @@ class RunRecord:
         deleted: the run was withdrawn, and the store has it among its deleted runs.
     """
 
-    name: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: Text
     status: Literal["FINISHED", "FAILED", "KILLED"]
-    start: int
-    end: int
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    points: Sequence[Point]
-    datasets: Sequence[tuple[str, str, str, str]] = ()
+    start: Time
+    end: Time
+    tags: Mapping[Text, Text]
+    params: Mapping[Text, Text]
+    points: Sequence[tuple[Text, Value, Time, int]]
+    datasets: Sequence[tuple[Text, Text, Text, Text]] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     deleted: bool = False
 
@@ -123,66 +125,39 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     )
 
 
-def require_storable(record: StudyRecord, where: str) -> None:
-    """Check a record that somebody else wrote, as a whole, before anything of it is used or written.
-
-    Args:
-        where: the file of the record, for the message.
+def require_storable(record: StudyRecord) -> None:
+    """Check the record of a bundle as a whole, before anything of it is used or written; its fields have the right types.
 
     Raises:
-        UserError: a field has another type, a tag does not fit the schema, the scores of items are damaged, or the store would
-            refuse a name or a value.
+        ValueError: a tag does not fit the schema, the scores of items are damaged, or the store would refuse a name or a value.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.utils import validation
-    from pydantic import TypeAdapter, ValidationError
 
     try:
-        TypeAdapter(dict[str, str]).validate_python(record.tags, strict=True)
-        TypeAdapter(list[RunRecord]).validate_python([vars(run) for run in record.runs])  # an instance would not be looked into
-        if misfit := misfit_of_study(record.tags):
-            raise UserError(f"cannot use the record of the study {record.name!r}: its tag {' '.join(misfit)}", where)
-        read_calls(record.tags)
+        _require_fit(misfit_of_study(record.tags))
         read_planned(record.tags)
-        _require_text(record)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)
         for run in record.runs:
-            if misfit := misfit_of_run(run.tags):
-                raise UserError(f"cannot use the record of the run {run.name!r}: its tag {' '.join(misfit)}", where)
+            _require_fit(misfit_of_run(run.tags))
             if run.tags.get(NAME_TAG, run.name) != run.name:
                 raise ValueError(f"expected the name {run.name!r} in its tag {NAME_TAG}, got {run.tags[NAME_TAG]!r}")
             if ITEMS_TAG in run.tags and not run.deleted:
-                read_items(run.files.get(ITEMS_FILE, b""), run.name, where)
+                read_items(run.files.get(ITEMS_FILE, b""), run.name, "items")
             for key, value in run.tags.items():
                 validation._validate_tag(key, value)
             for key, value in run.params.items():
                 validation._validate_param(key, value)
             for point in run.points:
                 validation._validate_metric(*point)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UserError(f"expected the record of a study: {field}: {first['msg']}", where) from None
-    except (MlflowException, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise UserError(f"expected the record of a study: {one_line(str(error))[:300]}", where) from None
+    except (MlflowException, UserError, KeyError, TypeError, zlib.error) as error:
+        raise ValueError(str(error)) from None
 
 
-def _require_text(record: StudyRecord) -> None:
-    """Raise `ValueError` for a text that a store refuses: a surrogate has no UTF-8, and PostgreSQL has no NUL."""
-    contents: Mapping[str, object] = {"the study": record.tags} | {f"the run {run.name!r}": [vars(run)] for run in record.runs}
-    for name, content in contents.items():
-        if wrong := next((found[0] for text in _texts(content) if (found := UNSTORABLE.search(text))), None):
-            raise ValueError(f"expected text without the character {wrong!a} in the record of {name}")
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in a value as JSON has it, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.items() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
+def _require_fit(misfit: tuple[str, str] | None) -> None:
+    if misfit:
+        raise ValueError(f"its tag {' '.join(misfit)}")
 
 
 def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:

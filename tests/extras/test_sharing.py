@@ -182,31 +182,55 @@ print('{"score": %s}' % (int(sys.argv[2]) + len(sys.argv[1])))
 """
 
 
-def test_a_study_of_a_program_is_merged_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _packed(path: Path) -> set[str]:
+    with ZipFile(path) as archive:
+        return {name for name in archive.namelist() if name.startswith(("code/", "data/"))}
+
+
+def test_a_study_of_a_program_is_merged_with_its_code_and_data_only_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     paths = []
     config = {
         "study": "small",
         "command": "python p.py {size} {seed}",
         "grid": {"size": ["a", "bb"]},
         "baseline": {"size": "a"},
+        "files": ["**/*.py", "credentials.json", "patients.csv"],
     }
     for name, seeds in (("anne", "0-1"), ("bob", "2-3")):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         monkeypatch.setenv("ATTNLAB_RUNS", "runs")
         Path("p.py").write_text(PROGRAM, encoding="utf-8")
+        Path("lib").mkdir()
+        Path("lib/net.py").write_text("x = 1\n", encoding="utf-8")
+        for private in ("credentials.json", "patients.csv"):
+            Path(private).write_text("{}", encoding="utf-8")
         Path("s.yaml").write_text(to_yaml(config | {"metric": {"name": "score", "direction": "max"}}), encoding="utf-8")
         assert main(["run", "s.yaml", "--seeds", seeds, "--no-report"]) == 0
         paths.append(write_bundle("small").path.resolve())
-    with ZipFile(paths[0]) as archive:
-        assert [name for name in archive.namelist() if name.endswith("/p.py")]
+    code = {"code/p.py", "code/lib/net.py"}
+    assert _packed(paths[0]) == code, "no data"
+    capsys.readouterr()
+    assert main(["bundle", "small", "--data"]) == 0
+    assert _packed(Path("small.zip")) == code | {"data/credentials.json", "data/patients.csv"}
+    listed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert {*code, "data/credentials.json", "data/patients.csv", "study.json", "study.yaml"} <= {*listed}
+    assert "4 x runs/.../run.json" in listed
     assert merge(paths, root=tmp_path / "merged").seeds == [0, 1, 2, 3]
     scores = load_runs("small", tmp_path / "merged").groupby("cell")["score"].apply(list).to_dict()
     assert scores == {"a": [1, 2, 3, 4], "bb": [2, 3, 4, 5]}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "anne/runs"))
+    with pytest.raises(UserError, match="files"):  # of the study, which are not here
+        write_bundle("small")
+    monkeypatch.chdir(tmp_path / "anne")
+    Path("p.py").write_text(f"{PROGRAM}x = 1\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"expected p.py as the runs of small used it, in the working directory"):
         write_bundle("small")
+    with pytest.raises(UserError, match=r"expected p.py"):
+        write_bundle("small", announce=lambda names: pytest.fail("nothing is listed"))
 
 
 def read_bundle_files(path: Path) -> dict[str, bytes]:
@@ -260,7 +284,6 @@ HOSTILE: dict[str, list[Any]] = {
         [["", "1", 0, 0]],
         [["a", "1", -1, 0]],
         [["a", "1", 0, "x"]],
-        [["a", 10**400, 0, 0]],
     ],
     "datasets": [3, [["a"]], [[1, 2, 3, 4]]],
     "more": [1],

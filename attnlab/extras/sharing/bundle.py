@@ -6,10 +6,11 @@ A bundle has these files besides the manifest:
 - `study.yaml`: the study file of the last call, to read;
 - `runs/ID/run.json`, `runs/ID/files/`: name, state, tags, params and metrics of each run, and its artifacts;
 - `models/FOLDER/`: with `weights`, the trained model of each run, in the folder that the runs folder has for it;
-- `code/DIGEST/`: the files of users' variants, tasks and programs, and the files that they import.
+- `code/`: the files of users' classes with those that they import, and the source code of a program;
+- `data/`: the other files of a program, if asked.
 
 It is a zip archive; its first member, the manifest, lists the SHA-256 digest of every other one, so that any change of it is
-noticed.
+noticed. Nothing in it is imported or run.
 """
 
 from __future__ import annotations
@@ -21,22 +22,27 @@ import re
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+
+from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml import YAML
 
 from attnlab._util.code_digest import code_files
 from attnlab._util.files import describe_error, real_path, replacing, why_no_file
 from attnlab._util.user_code import require_unchanged
 from attnlab._version import __version__
+from attnlab.config.command import CommandConfig
+from attnlab.config.comparability import CODE
 from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError, one_line
-from attnlab.planning.command_files import file_digest
+from attnlab.planning.plan import plan
 from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import runs_folder
-from attnlab.tracking.transfer import RunRecord, StudyRecord, read_study_record, require_storable
+from attnlab.tracking.transfer import RunRecord, StudyRecord, Text, read_study_record, require_storable
 from attnlab.training import weights
 
 MANIFEST, MODELS = "bundle.json", "models"
@@ -46,6 +52,8 @@ MAX_UNPACKED = 4 << 30  # bytes
 MAX_RATIO = 100  # of the unpacked size to the size of the archive: text compresses to a tenth
 SMALL = 64 << 20  # bytes, allowed at any ratio
 DIGITS = 12  # of a code's digest, in the name of its folder
+SOURCE_CODE = (*CODE, ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+RUN, TAGS = TypeAdapter(RunRecord), TypeAdapter(Mapping[Text, Text])
 
 
 @dataclass(frozen=True)
@@ -65,15 +73,23 @@ class Bundle:
 
 
 def write_bundle(
-    study: str, path: str | Path | None = None, *, root: str | Path | None = None, with_weights: bool = False
+    study: str,
+    path: str | Path | None = None,
+    *,
+    data: bool = False,
+    with_weights: bool = False,
+    root: str | Path | None = None,
+    announce: Callable[[Sequence[str]], object] = lambda names: None,
 ) -> Bundle:
     """Write the record of a study to one file.
 
     Args:
         study: the study's name.
         path: of the bundle; default `STUDY.zip` in the working directory. An earlier file is replaced.
+        data: pack all files that a program depends on, not only its source code. Data of attnlab's tasks are never packed.
         root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
         with_weights: pack the trained models, too.
+        announce: called with the names of the files before the bundle is written.
 
     Raises:
         UserError: the study does not exist or has no run that has ended; a file that its runs depend on is gone, or was
@@ -82,26 +98,26 @@ def write_bundle(
     record = read_study_record(study, root)
     if not any(run.is_current for run in record.runs):
         raise UserError(f"expected a study with runs that have ended, got {study!r}, which has none")
-    files = {"study.json": json.dumps(dict(record.tags), indent=1).encode()}
-    calls = read_calls(record.tags)
-    if calls:
+    files = {"study.json": TAGS.dump_json(record.tags, indent=1)}
+    if calls := read_calls(record.tags):
         files["study.yaml"] = calls[-1].text.encode()
+    files |= dict(_class_files(record)) | dict(_program_files(record, data=data))
     for number, run in enumerate(record.runs):
         folder = f"runs/{number:04d}"
-        files[f"{folder}/run.json"] = _run_json(run)
+        files[f"{folder}/run.json"] = RUN.dump_json(run, exclude={"files"}, indent=1)
         files |= {f"{folder}/files/{name}": content for name, content in run.files.items()}
-    files |= dict(_code(record))
     models = dict(_models(record, runs_folder(root))) if with_weights else {}
     files |= {f"{MODELS}/{name}": content for name, content in models.items()}
+    announce([*files])
     path = Path(path or f"{study}.zip")
     return Bundle(path, write_archive(path, {"attnlab": __version__, "study": study}, files), record, models)
 
 
 def read_bundle(path: str | Path) -> Bundle:
-    """Read a bundle and check that it was not changed.
+    """Read a bundle, and check as a whole that it was not changed and that a store can hold it.
 
     Raises:
-        UserError: as `attnlab.extras.sharing.bundle.read_archive`.
+        UserError: as `attnlab.extras.sharing.bundle.read_archive`; or its content does not fit the schema.
     """
     archive = read_archive(Path(path))
     study = archive.manifest.get("study")
@@ -109,27 +125,18 @@ def read_bundle(path: str | Path) -> Bundle:
         raise UserError(f"expected the name of a study, got {study!r}", str(path))
     try:
         folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
-        runs = [_read_run(folder, archive.files) for folder in folders]
-        record = StudyRecord(study, json.loads(archive.files["study.json"]), runs)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        raise UserError(f"expected the record of a study: {describe_error(error)}", str(path)) from None
-    require_storable(record, str(path))
+        runs = [RUN.validate_json(archive.files[f"{folder}/run.json"]) for folder in folders]
+        runs = [replace(run, files=_under(f"{folder}/files", archive.files)) for run, folder in zip(runs, folders, strict=True)]
+        record = StudyRecord(study, TAGS.validate_json(archive.files["study.json"]), runs)
+        require_storable(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        raise UserError(f"expected the record of a study: {reason}", str(path)) from None
+    except (KeyError, ValueError) as error:
+        raise UserError(f"expected the record of a study: {one_line(describe_error(error))[:300]}", str(path)) from None
     models = {name: content for name, content in _under(MODELS, archive.files).items() if Path(name).name in weights.FILES}
     return Bundle(Path(path), archive.digest, record, models)
-
-
-def _run_json(run: RunRecord) -> bytes:
-    fields = asdict(run)
-    del fields["files"]
-    fields["points"] = [[name, repr(value), time, step] for name, value, time, step in run.points]  # JSON has no NaN
-    return json.dumps(fields, indent=1).encode()
-
-
-def _read_run(folder: str, files: Mapping[str, bytes]) -> RunRecord:
-    fields: dict[str, Any] = json.loads(files[f"{folder}/run.json"])
-    points = [(name, float(value), time, step) for name, value, time, step in fields.pop("points")]
-    datasets = [tuple(dataset) for dataset in fields.pop("datasets")]
-    return RunRecord(**fields, points=points, datasets=datasets, files=_under(f"{folder}/files", files))
 
 
 def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -137,21 +144,39 @@ def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name.removeprefix(f"{folder}/"): content for name, content in files.items() if name.startswith(f"{folder}/")}
 
 
-def _code(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
-    """Yield the path in the bundle and the content of each file that the results of the study's runs depend on."""
-    configs = [json.loads(run.tags["attnlab.config"]) for run in record.runs if run.is_current]
-    for name, digest in sorted({item for config in configs for item in config.get("sources", {}).items()}):
+def _configs(record: StudyRecord) -> list[dict[str, Any]]:
+    return [json.loads(run.tags["attnlab.config"]) for run in record.runs if run.is_current]
+
+
+def _class_files(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the bundle and the content of each file with classes of the user, and of those that they import."""
+    for name, digest in sorted({item for config in _configs(record) for item in config.get("sources", {}).items()}):
         path = Path(name)
         if not path.is_file():
             raise UserError(f"expected the file {name}, which the runs of {record.name} used: {why_no_file(path)}")
         require_unchanged(path, digest)
-        yield from _files_of(path, digest)
-    for name, digest in sorted({item for config in configs for item in config.get("files", {}).items()}):  # of a program
-        path = Path(name)
-        if not path.is_file() or file_digest(path) != digest:
-            message = f"expected {name} as the runs of {record.name} used it, in the working directory"
+        used = code_files(real_path(path))
+        top = os.path.commonpath([file.parent for file in used])
+        yield from ((f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()) for file in sorted(used))
+
+
+def _program_files(record: StudyRecord, *, data: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the bundle and the content of each file of a program: its source code, and if asked, the others."""
+    recorded = [config["files"] for config in _configs(record) if "command" in config]
+    calls = read_calls(record.tags)
+    if not recorded or not calls:
+        return
+    settings = plan(YAML(typ="safe", pure=True).load(calls[-1].text)).cells[0].settings
+    assert isinstance(settings, CommandConfig)
+    for files in recorded:
+        if changed := sorted(name for name, _ in set(files.items()) ^ set(settings.files.items())):
+            message = f"expected {changed[0]} as the runs of {record.name} used it, in the working directory"
             raise UserError(f"{message}: call this in the folder of the study")
-        yield from _files_of(path, digest)
+    for name in sorted(settings.listing):
+        is_code = PurePosixPath(name).suffix in SOURCE_CODE
+        if is_code or data:
+            place = "/".join(part if part != ".." else "up" for part in name.split("/"))
+            yield f"{'code' if is_code else 'data'}/{place}", Path(name).read_bytes()
 
 
 def _models(record: StudyRecord, root: Path) -> Iterator[tuple[str, bytes]]:
@@ -159,14 +184,6 @@ def _models(record: StudyRecord, root: Path) -> Iterator[tuple[str, bytes]]:
     for folder in dict.fromkeys(run.tags["attnlab.folder"] for run in record.runs if run.is_current):
         if weights.exist(root / folder):
             yield from ((f"{folder}/{name}", (root / folder / name).read_bytes()) for name in weights.FILES)
-
-
-def _files_of(path: Path, digest: str) -> Iterator[tuple[str, bytes]]:
-    """Yield a file, and if it is Python code, those that it imports from its folder."""
-    used = code_files(real_path(path)) if path.suffix == ".py" else {real_path(path)}
-    top = os.path.commonpath([file.parent for file in used])
-    for file in sorted(used):
-        yield f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()
 
 
 @dataclass(frozen=True)
