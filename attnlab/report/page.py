@@ -13,7 +13,7 @@ from attnlab._version import __version__
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
-from attnlab.report.methods import SCRIPT, Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
+from attnlab.report.methods import Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
 from attnlab.report.notes import item_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.plots.maps import describe_maps, draw_maps
@@ -234,11 +234,10 @@ def write_page(folder: Path, page: Page, *, runs: pandas.DataFrame) -> None:
         stale.unlink()
     for figure in page.figures:
         (folder / figure.file).write_text(figure.svg, encoding="utf-8", errors="surrogateescape")
-    (folder / SCRIPT).write_text(page.reproduction.script, encoding="utf-8", errors="surrogateescape")
     spec = page.results.spec
     frames = page.analyzed.frames()
     export(folder, cells=page.cells, runs=runs_of(spec, runs), spec=spec, further=frames)
     files = [*FILES, *(f"{name}.csv" for name in frames)]
-    fields = {"page": page, "files": files, "script": SCRIPT, "rendered": RENDERED}
+    fields = {"page": page, "files": files, "rendered": RENDERED}
     for template, name in (("report.html.j2", "index.html"), ("report.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8", errors="surrogateescape")

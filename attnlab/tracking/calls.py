@@ -11,10 +11,9 @@ import hashlib
 import json
 import sys
 import tempfile
-import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,24 +45,20 @@ class Call:
         command: the command line, without secrets; of a call in Python, the command that does the same.
         file: name of the study file in the command; the file need not exist if a dictionary was given.
         text: content of the study file, without secrets.
-        partial: the call ran a part of the study and left the records of the other cells unchanged.
-        time: start of the call, in milliseconds since the epoch.
     """
 
     command: str
     file: str
     text: str
-    partial: bool = False
-    time: int = 0
 
 
-def record_call(client: MlflowClient, experiment_id: str, plan: Plan, *, partial: bool) -> None:
+def record_call(client: MlflowClient, experiment_id: str, plan: Plan) -> None:
     """Record the present call as the last one, unless the last one was the same."""
     file = plan.study.path.name if plan.study.path else f"{plan.study.study}.yaml"
-    call = Call(_command(plan, file), file, study_text(plan), partial, int(1_000 * time.time()))
+    call = Call(_command(plan, file), file, study_text(plan))
     tags = client.get_experiment(experiment_id).tags
     earlier = read_calls(tags)
-    if earlier and replace(earlier[-1], time=call.time) == call:
+    if earlier[-1:] == [call]:
         return
     new = call_tags(call, number=len(earlier))
     for key, value in new.items():  # the call last: it refers to the file
@@ -89,7 +84,7 @@ def read_calls(tags: Mapping[str, str]) -> list[Call]:
         digest, parts = fields["text"]
         packed = "".join(tags[f"{FILE_PREFIX}{digest}.{i}"] for i in range(parts))
         text = zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST).decode()
-        calls.append(Call(fields["command"], fields["file"], text, fields.get("partial", False), fields.get("time", 0)))
+        calls.append(Call(fields["command"], fields["file"], text))
     return calls
 
 

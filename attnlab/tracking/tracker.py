@@ -98,8 +98,8 @@ class Tracker:
         self._active: dict[str, Record] = {}
         self._experiment_id = get_or_create_experiment(self._client, plan.study.study, root)
 
-    def log_study(self, *, partial: bool = False) -> None:
-        """Write the study's note, the preset view of the UI, its question and this call; ``partial``: of a part of it."""
+    def log_study(self) -> None:
+        """Write the study's note, the preset view of the UI, its question and this call."""
         answer, _ = split_note(self._client.get_experiment(self._experiment_id).tags)
         tags = {
             **study_tags(self._plan, answer),
@@ -108,7 +108,7 @@ class Tracker:
         }
         for key, value in tags.items():
             self._client.set_experiment_tag(self._experiment_id, key, storable(value))
-        record_call(self._client, self._experiment_id, self._plan, partial=partial)
+        record_call(self._client, self._experiment_id, self._plan)
 
     def _questions(self) -> list[dict[str, Any]]:
         """Return the questions asked since the study had its first result, the current one last."""

@@ -2,8 +2,6 @@
 
 import csv
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,6 @@ from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_p
 from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
 from attnlab.stats.paired import Interval
-from attnlab.tracking.calls import Call
 from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, YAML, made_up
 
@@ -279,39 +276,6 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
 def test_the_newest_commit_is_the_one_to_check_out() -> None:
     commands = reproduction(INFO, [{"commit": "0123456"}, {"commit": "89abcde+dirty"}, {"commit": None}]).commands
     assert commands[0] == "git checkout 89abcde   # with uncommitted changes"
-
-
-@pytest.mark.parametrize(
-    "text", ["rm -rf x", "attnlab run s.yaml; id", "attnlab run 'x", "attnlab run .git/hooks/s.yaml", "$(id)"]
-)
-def test_a_strangers_record_puts_no_command_into_the_script(text: str, tmp_path: Path) -> None:
-    """The script runs with programs that only write down their names."""
-    programs, ran = tmp_path / "bin", tmp_path / "ran"
-    programs.mkdir()
-    for name in ("attnlab", "git", "rm", "id"):
-        (programs / name).write_text(f"#!/bin/sh\necho {name} >> {ran}\n")
-        (programs / name).chmod(0o755)
-    for name in ("cat", "mkdir"):
-        (programs / name).symlink_to(shutil.which(name) or name)
-    call = Call(text, "s.yaml", "study: s\n", time=1)
-    for info in (replace(INFO, calls=(call,)), replace(INFO, calls=(), command=text)):
-        script = reproduction(info, [{"commit": "0123456; id"}, {"commit": "$(id)"}]).script
-        subprocess.run(["/bin/sh", "-c", script], cwd=tmp_path, env={"PATH": str(programs)}, check=True, timeout=60)
-    assert ran.read_text().split() == ["attnlab"] * 4 and not (tmp_path / ".git").exists()
-
-
-@pytest.mark.parametrize(
-    ("file", "command"),
-    [
-        *(("../outside.yaml", "attnlab run ../outside.yaml"), ("/x/s.yaml", "attnlab run /x/s.yaml"), ("", "attnlab run /")),
-        *(("a/../../s.yaml", "attnlab run a/../../s.yaml"), ("s.yaml", "attnlab delete s"), ("s.yaml", "attnlab")),
-    ],
-)
-def test_a_strangers_call_writes_and_deletes_nothing_outside(file: str, command: str) -> None:
-    call = Call(command, file, "study: s\n", time=1)
-    study = INFO.spec.study
-    script = reproduction(replace(INFO, calls=(call,)), []).script
-    assert f"\nattnlab run {study}.yaml\n" in script and f"cat > {study}.yaml <<" in script
 
 
 def test_each_section_of_the_protocol_has_its_own_fields() -> None:

@@ -9,22 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
 import yaml
 
 from attnlab import load_runs
 from attnlab.cli import main
-from attnlab.report.methods import StudyInfo, load_study_info, needed_calls, reproduction
+from attnlab.report.methods import load_study_info, reproduction
 from attnlab.report.write import write_report as report
-from attnlab.stats.sequential import Looks
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.calls import Call
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
-from tests.support.specs import changed
 from tests.support.synthetic import INFO
 
 STUDY = """\
@@ -47,45 +44,22 @@ def _go(root: Path, **changes: Any) -> StudyResult:
     return run(study(**changes), root=root, display=QUIET, train="tests.support.study_fakes:settling")
 
 
-def _info(*calls: Call, **changes: Any) -> StudyInfo:
-    return replace(INFO, calls=calls, **changes)
+RUN = Call("attnlab run a/x.yaml --set 'seeds=[0,1]'", "x.yaml", "study: x\n")
 
 
-RUN = Call("attnlab run a/x.yaml --set seeds=[0,1]", "x.yaml", "study: x\n", time=1_000)
-LATER = replace(RUN, command="attnlab run a/x.yaml", time=5_000)
-STARTED = [{"started": pandas.Timestamp(seconds, unit="s", tz="UTC")} for seconds in (2, 6)]
-
-
-def test_the_last_call_suffices_unless_the_page_depends_on_earlier_ones() -> None:
-    assert needed_calls(_info(RUN, LATER), STARTED) == [LATER]
-    assert needed_calls(_info(RUN, replace(LATER, partial=True)), STARTED)[0] == RUN
-    looks = changed(INFO.spec, looks=Looks(2, 4))
-    in_python = replace(RUN, command=f"{RUN.command} --until-conclusive --max-seeds 4")
-    assert needed_calls(_info(RUN, LATER, spec=looks), STARTED) == [in_python]
-    adaptive = replace(LATER, command=f"{LATER.command} --until-conclusive")
-    assert needed_calls(_info(RUN, adaptive, spec=looks), STARTED) == [adaptive]
-    assert needed_calls(_info(adaptive, LATER, spec=looks), STARTED) == [adaptive, LATER]
-    auto = replace(LATER, text="study: x\nseeds: auto\n")
-    assert needed_calls(_info(RUN, auto, spec=looks), STARTED) == [auto]
-    assert needed_calls(_info(replace(RUN, time=0), RUN, replace(LATER, partial=True)), STARTED) == [
-        RUN,
-        replace(LATER, partial=True),
-    ]
+def test_the_commands_are_those_of_all_calls_and_the_file_is_the_last_ones() -> None:
+    later = Call("attnlab run a/x.yaml --only variant=dense", "x.yaml", "study: x\nmargin: 1\n")
+    made = reproduction(replace(INFO, calls=(RUN, later, RUN, later)), [])
+    assert list(made.commands) == [RUN.command, later.command, f"attnlab report {INFO.spec.study}"]
+    assert (made.file, made.text) == ("x.yaml", "study: x\nmargin: 1")
+    made = reproduction(replace(INFO, calls=(), command="attnlab run x.yaml", yaml="study: x\n"), [])
+    assert made.commands[0] == "attnlab run x.yaml" and made.text == "study: x"
 
 
 def test_commands_have_no_path_of_one_machine_and_no_shared_queue() -> None:
     call = replace(RUN, command="attnlab run /home/someone/x.yaml --storage '***' --workers 2 --storage=b")
-    made = reproduction(_info(call), [])
+    made = reproduction(replace(INFO, calls=(call,)), [])
     assert list(made.commands) == ["attnlab run x.yaml --workers 2", f"attnlab report {INFO.spec.study}"]
-    assert "cat > x.yaml <<" in made.script and "/home" not in made.script
-    assert "mkdir -p a\ncat > a/x.yaml" in reproduction(_info(RUN), []).script
-
-
-def test_several_study_files_are_numbered() -> None:
-    made = reproduction(_info(RUN, replace(LATER, text="study: y\n", partial=True)), STARTED)
-    assert [text for _, text in made.files] == ["study: x", "study: y"]
-    assert [line.partition("#")[2] for line in made.commands] == [" with study file 1", " with study file 2", ""]
-    assert made.script.count("cat > a/x.yaml") == 2
 
 
 def test_the_file_of_a_run_from_a_dictionary_has_its_assignments(root: Path) -> None:
@@ -119,11 +93,9 @@ def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch:
     page = (first / "runs/reports/tiny/README.md").read_text()
     commands = re.search(r"## Reproduction\n\n```\n(.*?)\n```", page, re.DOTALL)
     assert commands is not None
-    script = (first / "runs/reports/tiny/reproduce.sh").read_text()
-    assert [line.partition("   #")[0] for line in commands[1].splitlines()] == [
-        line for line in script.splitlines() if line.startswith("attnlab ")
-    ]
-    _shell(again, script)
+    (again / "my studies").mkdir()
+    (again / "my studies" / "tiny.yaml").write_text(file.read_text())
+    _shell(again, "\n".join(line for line in commands[1].splitlines() if line.startswith("attnlab ")))
     tables = [_table(folder / "runs/reports/tiny/cells.csv") for folder in (first, again)]
     assert tables[0] == tables[1] and len(tables[0]) == 2 and tables[0][1]["n"] == "2"
 

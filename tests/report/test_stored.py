@@ -56,7 +56,7 @@ STUDIES = {
     "left out": (
         replace(
             INFO,
-            calls=(Call("attnlab run x.yaml", "x.yaml", "study: x\n", time=5),),
+            calls=(Call("attnlab run x.yaml", "x.yaml", "study: x\n"),),
             selection=Selection(left_out=(("dense", (9,)),)),
         ),
         *made_up(),

@@ -65,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     folder = tmp_path_factory.mktemp("tasks")
     study = planned(folder)
     tracker = Tracker(study, folder / "runs")
-    tracker.log_study(partial=False)
+    tracker.log_study()
     for run in study.runs:
         tracker.finish(tracker.start(run), RunState.COMPLETED, summary=score(study, run))
     return study, folder / "runs"
@@ -173,7 +173,7 @@ def test_the_record_names_the_tasks_and_a_page_of_several_studies_takes_them(mad
         write(tmp_path, STUDY.replace("study: both", "study: other").replace("seeds: 0-4", "seeds: 5-9"), name="o.yaml")
     )
     tracker = Tracker(other, root)
-    tracker.log_study(partial=False)
+    tracker.log_study()
     for run in other.runs:
         tracker.finish(tracker.start(run), RunState.COMPLETED, summary=score(other, run))
     folder = report(["both", "other"], root, tmp_path / "page")

@@ -41,7 +41,7 @@ def store_study(
     file |= {"metric": {"name": "loss", "direction": "min"}}
     text = to_yaml({**file, "baseline": asked["baseline"]})
     tags = {QUESTIONS_TAG: json.dumps([asked])}
-    tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text, time=start), number=0)
+    tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text), number=0)
     planned = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
     tags |= planned_tags(planned)
     values = [(cell, seed, value) for cell, of_cell in scores.items() for seed, value in of_cell.items()]

@@ -80,7 +80,7 @@ def test_a_name_of_any_bytes_fits(name: str) -> None:
 
 
 def test_a_call_without_its_study_file_is_named() -> None:
-    tags = call_tags(Call("attnlab run a.yaml", "a.yaml", "study: a\n", time=1), number=0)
+    tags = call_tags(Call("attnlab run a.yaml", "a.yaml", "study: a\n"), number=0)
     assert misfit_of_study(tags) is None
     assert misfit_of_study({**tags, **{tag: "AAAA" for tag in tags if "call" not in tag}}) is not None
     misfit = misfit_of_study({tag: text for tag, text in tags.items() if "call" in tag})
@@ -121,7 +121,7 @@ def test_a_server_names_only_folders_that_mlflow_makes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "study: [", "study: s\nnone: 1\n"])
 def test_a_recorded_study_file_that_cannot_be_used_is_named_by_its_study(text: str, root: Path) -> None:
     store_study(root, "s", {"dense": {0: 1.0}})
-    for tag, content in call_tags(Call("attnlab run s.yaml", "s.yaml", text, time=2_000), number=0).items():
+    for tag, content in call_tags(Call("attnlab run s.yaml", "s.yaml", text), number=0).items():
         connect(root).set_experiment_tag(find_experiment(connect(root), "s").experiment_id, tag, content)
     with pytest.raises(UserError) as refused:
         load_study_info(load_runs("s", root), root=root)

@@ -7,7 +7,6 @@ and so is the configuration of each cell except for its seed, with its data, the
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -175,7 +174,7 @@ def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
     digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
     command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])
     kept = {key: value for key, value in every[0].items() if not key.startswith((CALL_PREFIX, FILE_PREFIX, *LOOK_PREFIXES))}
-    call = Call(command, study.file, study.text, time=int(1_000 * time.time()))
+    call = Call(command, study.file, study.text)
     looks, planned = reduce(joined_looks, map(looks_in, every)), dict[str, set[int]]()
     for name, seeds in (cell for tags in every for cell in read_planned(tags).items()):
         planned.setdefault(name, set()).update(seeds)

@@ -126,7 +126,7 @@ class Runner:
         """Train every run that is left; return a row per run of the plan. ``partial``: see ``Tracker.update_current``."""
         scheduler = self._scheduler
         scheduler.open()
-        self._tracker.log_study(partial=partial)
+        self._tracker.log_study()
         refused = [row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused]
         finished = len(scheduler.finished)
         self._expected_total = finished + scheduler.remaining
