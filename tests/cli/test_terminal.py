@@ -145,7 +145,6 @@ FURTHER_VERBS = [
     ),
     ["schema"],
     ["data"],
-    ["bench", "dense", "--lengths", "16"],
 ]
 PROGRAM = """
 import json, sys
