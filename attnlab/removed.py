@@ -7,4 +7,5 @@ REMOVED: dict[str, str] = {
     "median": "use `mean` or `solve_rate`",
     "superiority": "use `mean` or `solve_rate`",
     "gpu-check": "run `python -m benchmarks.gpu_check` in a checkout",
+    "--trust": "--imports FILE names the Python files with the classes of the model",
 }

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from attnlab._util.code_digest import code_digest, code_files
-from attnlab._util.files import real_path, sha256, why_no_file
+from attnlab._util.files import real_path, why_no_file
 from attnlab._util.imported_files import is_local, is_namespace, module_file
 from attnlab.errors import UserError
 
@@ -75,9 +75,9 @@ def load_sources(sources: dict[str, str]) -> None:
 
 
 def require_unchanged(path: Path, expected: str) -> str:
-    """Return the digest of a file's code; raise ``UserError`` if neither it nor the digest of bytes (0.3) is ``expected``."""
+    """Return the digest of a file's code; raise ``UserError`` if it is not ``expected``."""
     digest = code_digest(real_path(path))
-    if expected not in (digest, sha256(path)):
+    if digest != expected:
         files = code_files(real_path(path)) - {real_path(path)}
         helpers = f" (or a file that it imports: {', '.join(sorted(file.name for file in files))})" if files else ""
         message = f"{path}{helpers} has changed since this was planned: expected the digest {expected[:16]}, got {digest[:16]}"

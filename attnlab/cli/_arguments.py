@@ -45,9 +45,9 @@ class Parser(argparse.ArgumentParser):
         return arguments, unknown
 
 
-def add_trust(parser: Parser) -> None:
-    """Add `--trust`."""
-    parser.add_argument("--trust", action="store_true", help="import Python files that the run names and you have not run here")
+def add_imports(parser: Parser) -> None:
+    """Add `--imports` for the code of trained models."""
+    parser.add_repeatable("--imports", metavar="FILE", help="Python file with classes of the model (repeatable)")
 
 
 def positive_int(text: str) -> int:

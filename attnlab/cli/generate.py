@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 
-from attnlab.cli._arguments import Parser, add_trust, number, positive_int
+from attnlab.cli._arguments import Parser, add_imports, number, positive_int
 
 HELP = "sample text from a trained language model, or translate"
 
@@ -38,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the sampling and of the default prompt (default 0)"
     )
-    add_trust(parser)
+    add_imports(parser)
 
 
 def main(arguments: Namespace) -> int:
@@ -52,7 +52,7 @@ def main(arguments: Namespace) -> int:
         beam=arguments.beam,
         length_penalty=arguments.length_penalty,
         seed=arguments.seed,
-        trust=arguments.trust,
+        imports=arguments.imports,
     )
     print(f"--- {sample.model}")
     print(f"--- prompt: {sample.origin}\n{sample.prompt}")

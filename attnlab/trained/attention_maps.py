@@ -7,6 +7,7 @@ compute theirs in blocks, others have none) is recorded with that reason.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class RecordedMap:
 
 
 def record_attention_maps(
-    study: str, *, length: int = 48, root: str | Path | None = None, trust: bool = False
+    study: str, *, length: int = 48, root: str | Path | None = None, imports: Sequence[str | Path] = ()
 ) -> list[RecordedMap]:
     """Record the maps of the first completed run of each cell, of a sweep at the cell's best value; return the outcomes.
 
@@ -46,7 +47,7 @@ def record_attention_maps(
         study: its name; the trials of a search are left out, as in the report.
         length: the number of tokens, taken from the first item of the test split.
         root: the folder of runs; default `ATTNLAB_RUNS`, else `runs`.
-        trust: as for `attnlab.load_model`.
+        imports: as for `attnlab.load_model`.
 
     Raises:
         UserError: the study is unknown.
@@ -59,7 +60,7 @@ def record_attention_maps(
     for record in _at_best_values(done.to_dict("records"), study, root):
         cell = str(record["cell"])
         try:
-            maps = compute_maps(Path(record["folder"]), length=length, trust=trust)
+            maps = compute_maps(Path(record["folder"]), length=length, imports=imports)
         except UserError as error:  # the other cells continue
             recorded.append(RecordedMap(cell, str(error), failed=True))
             continue
@@ -91,17 +92,17 @@ def _describe(map_: AttentionMap) -> str:
     return f"{map_.part} recorded: depth {depth}, heads {heads}".strip()
 
 
-def compute_maps(folder: Path, *, length: int, trust: bool = False) -> list[AttentionMap]:
+def compute_maps(folder: Path, *, length: int, imports: Sequence[str | Path] = ()) -> list[AttentionMap]:
     """Return the attention map of a trained model, or the maps of the parts of an encoder-decoder.
 
     Args:
         folder: of the run.
         length: the largest number of tokens of the input.
-        trust: as for `attnlab.load_model`.
+        imports: as for `attnlab.load_model`.
     """
     if not weights.exist(folder):
         return [AttentionMap(reason="its trained weights are not on this machine")]
-    trained = load_model(folder, backend="reference", device="cpu", trust=trust)
+    trained = load_model(folder, backend="reference", device="cpu", imports=imports)
     data = trained.read_data()
     if data.kind == "encoder_decoder":
         source, target = _first_pair(data, length)

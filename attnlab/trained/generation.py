@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,12 @@ def generate(
     length_penalty: float | None = None,
     seed: int = 0,
     root: str | Path | None = None,
-    trust: bool = False,
+    imports: Sequence[str | Path] = (),
 ) -> Sample:
     """Sample from a run's language model, or translate with its encoder-decoder.
 
     Args:
-        run, root, trust: as for `load_model`.
+        run, root, imports: as for `load_model`.
         prompt: text to continue, or sentence to translate; default: 256 tokens, or a sentence, of the task's validation split,
             chosen by `seed`.
         temperature: divisor of the logits; 0 takes the most likely token. Default: 0.5 of a language model; an encoder-decoder
@@ -65,7 +66,7 @@ def generate(
         UserError: the run is unknown, it left no model, its model generates no text, its task has no text, or an option
             is for another kind of model.
     """
-    trained = load_model(run, root=root, trust=trust)
+    trained = load_model(run, root=root, imports=imports)
     trained.require_generation()
     sampling = {"--length": length}
     decoding = {"--beam": beam, "--length-penalty": length_penalty}

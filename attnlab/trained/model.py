@@ -150,7 +150,7 @@ def load_model(
     backend: str | None = None,
     device: str | None = None,
     root: str | Path | None = None,
-    trust: bool = False,
+    imports: Sequence[str | Path] = (),
 ) -> TrainedModel:
     """Load the trained model of a run.
 
@@ -162,14 +162,14 @@ def load_model(
         device: ``cpu``, ``cuda`` or ``cuda:N``; default: the device that the run was trained on if this machine has one,
             else ``cpu``.
         root: the folder of runs; default ``ATTNLAB_RUNS``, else ``./runs``.
-        trust: import the Python files that the run names even if you have not run them on this machine, for example in a
-            folder that somebody else made. They can do anything that you can.
+        imports: the Python files with the classes of the model, wherever they lie now, and the names of installed modules
+            with some. A record alone imports no code.
 
     The folder of a run is all that a model needs: it can be copied to another machine, without the data.
 
     Raises:
         UserError: no run or several runs match; the run left no model; its files are damaged; one of the Python files
-            that define the model has changed since it was trained, or is neither known nor trusted.
+            that define the model has changed since it was trained, or is not among ``imports``.
 
     Examples:
         >>> import attnlab
@@ -193,7 +193,7 @@ def load_model(
         backend = "reference"
     if backend is not None:
         config = config.model_copy(update={"backend": backend})
-    config = import_recorded_code(config, where=str(folder / weights.CONFIG), trust=trust)
+    config = import_recorded_code(config, where=str(folder / weights.CONFIG), imports=imports)
     task = TASKS.get(config.task.name).from_kept(kept, config.task.options)
     require(f"task {config.task.label}", *task.packages)
     try:

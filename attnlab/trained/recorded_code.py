@@ -1,15 +1,13 @@
 """The run that a user names, and the import of the code that its recorded configuration names.
 
-A folder of runs may come from somebody else. Code that its configurations name is imported only if this user has run the same
-code before (``attnlab run`` remembers its digest outside of the folder), if this process has imported it already, or
-if the caller trusts it.
+A record alone imports no code: the user names the files of their classes, as everywhere (``imports``).
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from attnlab._util.code_digest import find_file, is_known, module_digest
-from attnlab._util.files import sha256
+from attnlab._util.code_digest import module_digest
+from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import is_loaded, load_file, require_unchanged
 from attnlab.components import Component
 from attnlab.config.layers import layer_entries
@@ -42,52 +40,62 @@ REGISTRIES: dict[str, tuple[Registry, type]] = {
 }
 
 
-def import_recorded_code(config: RunConfig, *, where: str, trust: bool = False) -> RunConfig:
+def import_recorded_code(config: RunConfig, *, where: str, imports: Sequence[str | Path] = ()) -> RunConfig:
     """Import the user's code that a configuration names, and check that its names lead to classes of the right kind.
 
     Args:
-        where: the file that holds the configuration, for messages.
-        trust: import code that the user has not run before. Digests are compared in any case.
+        config: The configuration.
+        where: The file that holds the configuration, for messages.
+        imports: Python files, wherever they lie now, and names of installed modules that may be imported.
 
     Returns:
-        The configuration with the present places of files that have moved since.
+        The configuration with the present places of the files.
 
     Raises:
-        UserError: the code is unknown and not trusted, has changed since it was recorded, or is not of the right kind.
+        UserError: code that the model needs is neither in ``imports`` nor imported already, has changed since the model was
+            trained, or is not of the right kind.
     """
-    config = _relocated(config)
-    named = [(kind, Named(name=value["name"], options=_options(value))) for kind, value in _named(config.model_dump())]
-    locations = [value.name.rpartition(":")[0] for _, value in named]
-    for location in locations:
+    config = _relocated(config, [real_path(file) for file in imports], where=where)
+    for name in config.sources:
+        load_file(Path(name))
+    for kind, value in _named(config.model_dump()):
+        named = Named(name=value["name"], options=_options(value))
+        location = named.name.rpartition(":")[0]
         if location.endswith(".py") and location not in config.sources:
             raise UserError(f"expected a digest of the file {location} in 'sources', got none", where)
-    import_files(config.sources, where=where, trust=trust)
-    for location in dict.fromkeys(locations):
         if location and not location.endswith(".py") and not location.startswith(("attnlab.", "torch.")):
-            _require_module(location, config.packages.get(location), where=where, trust=trust)
-    for kind, value in named:
+            _require_module(location, config.packages.get(location), where=where, imports=imports)
         registry, base = REGISTRIES[kind]
-        cls: Any = registry.get(value.name)
+        cls: Any = registry.get(named.name)
         if not issubclass(cls, base):  # any other class could do anything when it is called
-            raise UserError(f"{kind} {value.name!r}: expected a subclass of {base.__name__}, got {cls.__qualname__}", where)
-        check_options(cls, value.options, what=f"{kind} {value.label}")
+            raise UserError(f"{kind} {named.name!r}: expected a subclass of {base.__name__}, got {cls.__qualname__}", where)
+        check_options(cls, named.options, what=f"{kind} {named.label}")
     return config
 
 
-def _relocated(config: RunConfig) -> RunConfig:
-    """Return the configuration with other places for files that are gone, from which the user has run the same code."""
+def _relocated(config: RunConfig, files: Sequence[Path], *, where: str) -> RunConfig:
+    """Return the configuration with the present places of its files, whose code is as it was recorded."""
     moved: dict[str, str] = {}
-    for path, digest in config.sources.items():
-        if not Path(path).exists() and (place := find_file(digest, Path(path).name)) is not None:
-            moved[path] = str(place)
-    if not moved:
-        return config
+    for name, digest in config.sources.items():
+        path = Path(name)
+        place = next((file for file in files if file.name == path.name), path if is_loaded(path) else None)
+        if place is None:
+            raise _missing(name, name if path.is_file() else path.name, where)
+        if not place.is_file():
+            raise UserError(f"expected a Python file at {place}: {why_no_file(place)}", "imports")
+        require_unchanged(place, digest)
+        moved[name] = str(place)
     fields = config.model_dump()
     for _, value in _named(fields):
         location, colon, cls = value["name"].rpartition(":")
         value["name"] = f"{moved.get(location, location)}{colon}{cls}"
-    fields["sources"] = {moved.get(path, path): digest for path, digest in config.sources.items()}
+    fields["sources"] = {moved[path]: digest for path, digest in config.sources.items()}
     return RunConfig.model_validate(fields)
+
+
+def _missing(name: str, given: str, where: str) -> UserError:
+    message = f"the model needs the code of {name}, which a record alone does not import: pass --imports {given}"
+    return UserError(f"{message} (in Python: imports=[{given!r}])", where)
 
 
 def _named(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -113,46 +121,17 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def import_files(sources: Mapping[str, str], *, where: str, trust: bool = False) -> None:
-    """Import users' files that a record names.
-
-    Args:
-        sources: path -> digest of its code.
-        where, trust: as for `import_recorded_code`.
-
-    Raises:
-        UserError: as `import_recorded_code`.
-    """
-    for name, expected in sources.items():  # all of them before the first is imported
-        path = Path(name)
-        if not path.is_absolute() or not path.is_file():
-            hint = "; if you moved it, rerun the study where it is now, which trains nothing again"
-            raise UserError(f"the model needs the file {name}: it does not exist{hint}", where)
-        digest = require_unchanged(path, expected)
-        _require_known(name, trust or is_loaded(path) or is_known(digest), where=where)
-    for name in sources:
-        load_file(Path(name))
-
-
-def _require_module(module: str, expected: str | None, *, where: str, trust: bool) -> None:
+def _require_module(module: str, expected: str | None, *, where: str, imports: Sequence[str | Path]) -> None:
     """Raise ``UserError`` unless an installed module may be imported: its file is found without importing anything."""
     if module in sys.modules:
         return
+    if module not in map(str, imports):
+        raise _missing(module, module, where)
     file = _find_module(module)
     if file is None:
         raise UserError(f"the model needs the module {module}: it is not installed", where)
-    digest = module_digest(module, file)
-    if expected is not None and expected not in (digest, sha256(file)):
+    if expected is not None and expected != module_digest(module, file):
         raise UserError(f"the module {module} ({file}) has changed since the model was trained", where)
-    _require_known(f"{module} ({file})", trust or (expected is not None and is_known(digest)), where=where)
-
-
-def _require_known(name: str, known: bool, *, where: str) -> None:
-    if not known:
-        raise UserError(
-            f"names code that you have not run on this machine: {name}. If you trust it, pass --trust (in Python: trust=True)",
-            where,
-        )
 
 
 def _find_module(module: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Tests of code that somebody else's folder names: it is refused in one line, and never run, unless the user trusts it."""
+"""Tests of code that a record names: it is refused in one line, and never run, unless the user names it, too."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
-from attnlab._util.code_digest import code_digest, is_known, module_digest, remember
+from attnlab._util.code_digest import code_digest, module_digest
 from attnlab.cli import main
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
@@ -24,13 +24,6 @@ from tests.support.studies import COSINE, STUDY, write
 HOSTILE = "from pathlib import Path\nPath(__file__).with_name('it_was_run').touch()\n"
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder for the digests of the code that was run here."""
-    monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "state"))
-    return tmp_path / "state"
-
-
 def foreign(folder: Path, *, code: str = HOSTILE + COSINE, digest: str | None = None, **changes: object) -> Path:
     """Write the folder of a run of another user, whose variant is in a file, and return the folder."""
     path = write(folder, code, name="theirs.py")
@@ -45,19 +38,19 @@ def was_run(folder: Path) -> bool:
     return (folder / "it_was_run").exists()
 
 
-def test_foreign_code_is_refused_with_the_file_and_run_if_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_code_is_refused_with_the_file_and_run_if_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = foreign(tmp_path / "theirs")
     assert main.main(["generate", str(folder), "--prompt", "a", "--length", "2"]) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "theirs.py" in error and "--trust" in error and not was_run(folder)
-    assert main.main(["generate", str(folder), "--prompt", "a", "--length", "2", "--trust"]) == 0
+    assert error.count("\n") == 1 and f"--imports {folder}/theirs.py" in error and not was_run(folder)
+    assert main.main(["generate", str(folder), "--prompt", "a", "--length", "2", "--imports", str(folder / "theirs.py")]) == 0
     assert was_run(folder)
 
 
-def test_trust_does_not_cover_changed_code(tmp_path: Path) -> None:
+def test_changed_code_is_refused(tmp_path: Path) -> None:
     folder = foreign(tmp_path / "theirs", digest="0" * 64)
     with pytest.raises(UserError, match="changed"):
-        trained.load_model(folder, trust=True)
+        trained.load_model(folder, imports=[folder / "theirs.py"])
     assert not was_run(folder)
 
 
@@ -67,22 +60,15 @@ def test_damage_is_found_before_code_is_run(tmp_path: Path) -> None:
     contents[-1] ^= 1
     (folder / "model.safetensors").write_bytes(contents)
     with pytest.raises(UserError, match="damaged"):
-        trained.load_model(folder, trust=True)
+        trained.load_model(folder, imports=[folder / "theirs.py"])
     assert not was_run(folder)
 
 
 def test_a_file_without_a_digest_is_refused(tmp_path: Path) -> None:
     folder = foreign(tmp_path / "theirs", sources={})
     with pytest.raises(UserError, match=r"theirs\.py"):
-        trained.load_model(folder, trust=True)
+        trained.load_model(folder, imports=[folder / "theirs.py"])
     assert not was_run(folder)
-
-
-def test_a_file_by_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = foreign(tmp_path / "theirs", variant="no_wo", sources={"theirs.py": "0" * 64})
-    monkeypatch.chdir(folder)
-    with pytest.raises(UserError, match=r"theirs\.py"):
-        trained.load_model(".", trust=True)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +83,11 @@ def test_a_class_of_another_kind_is_not_called(kind: str, path: str, tmp_path: P
     config = RunConfig.from_json((folder / "config.json").read_text()).replace({path: named})
     weights.save(trained.load_model(folder).model, config, folder)
     with pytest.raises(UserError, match=f"{kind}.*Popen"):
-        trained.load_model(folder, trust=True)
+        trained.load_model(folder)
     assert not (tmp_path / "it_was_run").exists()
 
 
-def test_a_module_is_not_imported_unless_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_not_imported_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The packages that contain it are not imported either."""
     package = tmp_path / "theirs_lab"
     write(package, HOSTILE, name="__init__.py")
@@ -115,22 +101,24 @@ def test_a_module_is_not_imported_unless_known(tmp_path: Path, monkeypatch: pyte
     assert not was_run(package)
     path.write_text(COSINE.replace("NAME", "other_cosine") + "x = 1\n")
     with pytest.raises(UserError, match="changed"):
-        trained.load_model(folder, trust=True)
+        trained.load_model(folder, imports=["theirs_lab.mine"])
     assert not was_run(package)
     path.write_text(COSINE.replace("NAME", "other_cosine"))
-    remember({"theirs_lab.mine": digest})
-    assert trained.load_model(folder)("abc").shape == (1, 3, 256)
+    assert trained.load_model(folder, imports=["theirs_lab.mine"])("abc").shape == (1, 3, 256)
 
 
-def test_code_that_was_run_here_is_loaded(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is known by its digest after another process ran it; a comment does not change that, a helper does."""
-    write(tmp_path, "POWER = 3\n", name="helper.py")
-    write(tmp_path, "import helper\n" + COSINE, name="mine.py")
-    study = write(tmp_path, STUDY.replace("dense, no_wo, {name: strided_sparse, stride: 7}", "dense, mine.py:Cosine"))
+def test_code_is_loaded_as_it_was_trained_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment does not change it, a helper does."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    code = "import helper\n" + COSINE.replace('@register_variant("NAME")\n', "")
+    write(here, "POWER = 3\n", name="helper.py")
+    write(here, code, name="mine.py")
+    study = write(here, STUDY.replace("dense, no_wo, {name: strided_sparse, stride: 7}", "dense, mine.py:Cosine"))
     study.write_text(study.read_text().replace("[3, 5]", "[3]").replace("baseline: {variant: dense}", ""))
-    root = tmp_path / "runs"
-    assert run.run(study, root=root, display=ProgressDisplay(quiet=True), reference_scores=False).ok
-    assert not (root / "code-digests.txt").exists() and len((state / "code-digests.txt").read_text().splitlines()) == 1
+    assert run.run(study, root=here / "runs", display=ProgressDisplay(quiet=True), reference_scores=False).ok
+    assert trained.load_model("s/Cosine/3", root=here / "runs")("abc").shape == (1, 3, 256), "this process has imported it"
+    here.rename(there)
+    root, mine = there / "runs", there / "mine.py"
 
     def forget() -> None:
         for name in [name for name in sys.modules if name.startswith("attnlab_user_")]:
@@ -138,17 +126,22 @@ def test_code_that_was_run_here_is_loaded(tmp_path: Path, state: Path, monkeypat
         monkeypatch.setattr("attnlab._util.user_code._stamps", {})
 
     forget()
-    assert trained.load_model("s/Cosine/3", root=root)("abc").shape == (1, 3, 256)
+    with pytest.raises(UserError, match=r"--imports mine\.py"):
+        trained.load_model("s/Cosine/3", root=root)
+    loaded = trained.load_model("s/Cosine/3", root=root, imports=[mine])
+    assert loaded("abc").shape == (1, 3, 256) and loaded.config.variant.name == f"{mine}:Cosine"  # type: ignore[union-attr]
     forget()
-    write(tmp_path, "# a comment\nimport helper\n" + COSINE, name="mine.py")
-    assert trained.load_model("s/Cosine/3", root=root)("abc").shape == (1, 3, 256)
+    write(there, f"# a comment\n{code}", name="mine.py")
+    assert trained.load_model("s/Cosine/3", root=root, imports=[mine])("abc").shape == (1, 3, 256)
     forget()
-    write(tmp_path, "POWER = 4\n", name="helper.py")
+    write(there, "POWER = 4\n", name="helper.py")
     with pytest.raises(UserError, match=r"helper\.py.*changed"):
-        trained.load_model("s/Cosine/3", root=root, trust=True)
-    recorded = {outcome.cell: outcome for outcome in record_attention_maps("s", length=5, root=root)}
+        trained.load_model("s/Cosine/3", root=root, imports=[mine])
+    recorded = {outcome.cell: outcome for outcome in record_attention_maps("s", length=5, root=root, imports=[mine])}
     assert recorded["Cosine"].failed and "changed" in recorded["Cosine"].outcome
     assert not recorded["dense"].failed, "the other cells continue"
+    with pytest.raises(UserError, match="does not exist"):
+        trained.load_model("s/Cosine/3", root=root, imports=[tmp_path / "mine.py"])
 
 
 def test_the_file_of_a_component_is_checked_and_found_where_it_has_moved(tmp_path: Path) -> None:
@@ -161,31 +154,15 @@ def test_the_file_of_a_component_is_checked_and_found_where_it_has_moved(tmp_pat
     first = run.run(study, root=here / "runs", **options)
     assert first.ok and [row.name for row in first.rows] == ["dense with HeadScale start=0.5 s3"]
     here.rename(there)
-    with pytest.raises(UserError, match=r"mine\.py: it does not exist"):
-        trained.load_model(next((there / "runs" / "work").iterdir()))
+    folder, imports = next((there / "runs" / "work").iterdir()), [there / "mine.py"]
     assert run.run(there / study.name, root=there / "runs", **options).rows[0].reused
-    loaded = trained.load_model(next((there / "runs" / "work").iterdir()))
+    loaded = trained.load_model(folder, imports=imports)
     assert loaded("abc").shape == (1, 3, 256)
     assert loaded.config.variant is not None and loaded.config.variant.components[0].name == f"{there}/mine.py:HeadScale"
-    (there / "mine.py").write_text((there / "mine.py").read_text().replace("self.gain * y", "self.gain + y"))
+    imports[0].write_text(imports[0].read_text().replace("self.gain * y", "self.gain + y"))
     with pytest.raises(UserError, match=r"mine\.py.*changed"):
-        trained.load_model(next((there / "runs" / "work").iterdir()), trust=True)
+        trained.load_model(folder, imports=imports)
     assert not run.run(there / study.name, root=there / "runs", **options).rows[0].reused
-
-
-def test_a_project_that_has_moved_is_found_after_a_rerun(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    write(here, COSINE.replace('@register_variant("NAME")\n', ""), name="mine.py")
-    text = STUDY.replace("dense, no_wo, {name: strided_sparse, stride: 7}", "mine.py:Cosine").replace("[3, 5]", "[3]")
-    study = write(here, text.replace("baseline: {variant: dense}\n", ""))
-    options = {"display": ProgressDisplay(quiet=True), "reference_scores": False}
-    assert run.run(study, root=here / "runs", **options).ok
-    here.rename(there)
-    with pytest.raises(UserError, match=r"mine\.py: it does not exist"):
-        trained.load_model("s/Cosine/3", root=there / "runs")
-    assert run.run(there / study.name, root=there / "runs", **options).rows[0].reused
-    loaded = trained.load_model("s/Cosine/3", root=there / "runs")
-    assert loaded("abc").shape == (1, 3, 256) and loaded.config.variant.name == f"{there}/mine.py:Cosine"  # type: ignore[union-attr]
 
 
 def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path) -> None:
@@ -202,13 +179,6 @@ def test_a_plan_runs_helpers_in_worker_processes_and_counts_them(tmp_path: Path)
     assert fingerprint() == first
     write(tmp_path, "POWER = 4\n", name="helper.py")
     assert fingerprint() != first
-
-
-def test_a_state_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("ATTNLAB_STATE", str(tmp_path / "file"))
-    remember({"a.py": "a"})
-    assert not is_known("a")
 
 
 def test_a_model_in_a_file_of_its_own_reaches_workers_and_counts(tmp_path: Path) -> None:

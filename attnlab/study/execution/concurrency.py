@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 
-from attnlab._util.code_digest import remember
 from attnlab._util.machine import processors
 from attnlab._util.process import start_fork_server
-from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.registry import TASKS
 from attnlab.study.execution.job import PRELOAD, PRELOAD_OF_COMMANDS
@@ -149,13 +147,5 @@ def device_environment(run: Run, devices: Sequence[str], *, slot: int) -> dict[s
 
 
 def start_workers(plan: Plan) -> None:
-    """Start the server that the workers of a study are forked from, and remember the code of the user that they run."""
+    """Start the server that the workers of a study are forked from."""
     start_fork_server(PRELOAD if plan.study.command is None else PRELOAD_OF_COMMANDS)
-    remember(_code(plan))
-
-
-def _code(plan: Plan) -> dict[str, str]:
-    """Return the users' files and modules that the plan runs -> digests."""
-    configs = [cell.settings for cell in (*plan.stages, *plan.cells) if cell.refusal is None]
-    configs = [config for config in configs if isinstance(config, RunConfig)]
-    return {name: digest for config in configs for name, digest in {**config.sources, **config.packages}.items()}
