@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -53,20 +52,23 @@ Misfit = tuple[str, str]  # name of the tag, and what is wrong with it
 def misfit_of_run(tags: Mapping[str, str]) -> Misfit | None:
     """Return the first tag of a run's record that cannot be read, and why; None when all can."""
     missing = [name for name in ("fingerprint", "cell", "seed", "axes", "config") if f"attnlab.{name}" not in tags]
-    return (f"attnlab.{missing[0]}", "is missing") if missing else _misfit(tags) or _unreadable_config(tags["attnlab.config"])
+    return (
+        (f"attnlab.{missing[0]}", "is missing")
+        if missing
+        else misfit_of_study(tags) or _unreadable_config(tags["attnlab.config"])
+    )
 
 
 def misfit_of_study(tags: Mapping[str, str]) -> Misfit | None:
     """Return the first tag of a study's experiment that cannot be read, and why; None when all can."""
-    from attnlab.tracking.calls import CALL_PREFIX, read_calls
-    from attnlab.tracking.looks import JUDGED_TAG, looks_in
-
-    if misfit := _misfit(tags):
-        return misfit
-    for name, read in ((CALL_PREFIX, read_calls), (JUDGED_TAG, looks_in)):
+    for name, text in tags.items():
+        if (pattern := PATTERNS.get(name)) and not re.fullmatch(pattern, text):
+            return name, f"is damaged: got {text!r:.60}"
+        kind = JSON_TYPES.get(name) or next((JSON_TYPES[p] for p in JSON_TYPES if p.endswith(".") and name.startswith(p)), None)
         try:
-            read(tags)
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            if kind and text and not isinstance(json.loads(text), kind):
+                return name, f"is damaged: expected a {kind.__name__} as JSON, got {text!r:.60}"
+        except (ValueError, RecursionError) as error:
             return name, f"is damaged: {one_line(str(error))}"
     return None
 
@@ -80,19 +82,6 @@ def require_study(experiment: Experiment) -> Experiment:
     if misfit := misfit_of_study(experiment.tags):
         raise UserError(f"cannot use the record of the study {experiment.name!r}: its tag {' '.join(misfit)}", "MLflow")
     return experiment
-
-
-def _misfit(tags: Mapping[str, str]) -> Misfit | None:
-    for name, text in tags.items():
-        if (pattern := PATTERNS.get(name)) and not re.fullmatch(pattern, text):
-            return name, f"is damaged: got {text!r:.60}"
-        kind = JSON_TYPES.get(name) or next((JSON_TYPES[p] for p in JSON_TYPES if p.endswith(".") and name.startswith(p)), None)
-        try:
-            if kind and text and not isinstance(json.loads(text), kind):
-                return name, f"is damaged: expected a {kind.__name__} as JSON, got {text!r:.60}"
-        except (ValueError, RecursionError) as error:
-            return name, f"is damaged: {one_line(str(error))}"
-    return None
 
 
 def _unreadable_config(text: str) -> Misfit | None:

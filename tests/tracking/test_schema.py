@@ -48,7 +48,6 @@ BAD = [
 BAD_OF_STUDY = [
     ("attnlab.study", "../x"),
     ("attnlab.questions", "{}"),
-    ("attnlab.judged", "[3]"),
     ("attnlab.futile.0a", "{"),
     ("attnlab.call.0000", "[]"),
 ]
@@ -77,14 +76,6 @@ def test_a_name_of_any_bytes_fits(name: str) -> None:
     assert misfit_of_study({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)}) is None
     config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
     assert misfit_of_run({**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}) is None
-
-
-def test_a_call_without_its_study_file_is_named() -> None:
-    tags = call_tags(Call("attnlab run a.yaml", "a.yaml", "study: a\n"), number=0)
-    assert misfit_of_study(tags) is None
-    assert misfit_of_study({**tags, **{tag: "AAAA" for tag in tags if "call" not in tag}}) is not None
-    misfit = misfit_of_study({tag: text for tag, text in tags.items() if "call" in tag})
-    assert misfit is not None and misfit[0] == "attnlab.call."
 
 
 def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
