@@ -25,6 +25,7 @@ OPTIONAL = {  # by the module that attnlab, or a package that it starts, imports
     "submitit": Optional("submitit", "slurm"),
     "tensorboard": Optional("tensorboard", "export"),
     "tokenizers": Optional("tokenizers", "text"),
+    "typst": Optional("typst", "paper"),
     "wandb": Optional("wandb", "export"),
     "xformers": Optional("xformers", "xformers", "it has wheels for Linux on x86-64 only"),
 }

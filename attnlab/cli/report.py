@@ -46,7 +46,7 @@ def main(arguments: Namespace) -> int:
     if arguments.label and not arguments.paper:
         raise UserError("--label requires --paper")
     if arguments.paper:
-        require("a paper", "typst", where="--paper")  # before the report, which may take a minute
+        require("a paper", "matplotlib", "typst", where="--paper")  # before the report, which may take a minute
     try:
         folder = write_report(arguments.study, out=arguments.out, question=arguments.question)
     except UserError as error:

@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def figures(self) -> dict[str, int] | None:
-        """The costs that ``attnlab.training.costs.plan_figures`` returned; None when they are not known."""
+        """The figures of ``attnlab.training.costs.plan_figures`` that a run records; None when they are not known."""
         if self.flops_per_token is None:
             return None
         names = ("parameters", "attention_parameters", "cache_bytes", "state_bytes", "flops_per_token")

@@ -205,7 +205,7 @@ def _download(source: Source, path: Path) -> Any:
         shutil.rmtree(part, ignore_errors=True)  # left by a killed download
         try:
             logger.info("%s: downloading %s (%.0f MB) into %s", source.name, source.url, source.size / 1e6, path.parent)
-            get = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
+            get: Any = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=30)
             download = Path(pooch.retrieve(source.url, None, fname=path.name, path=part, downloader=get))
             contents, note = source.read(source, download)
             files.sync(download)

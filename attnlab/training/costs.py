@@ -54,7 +54,7 @@ def parameters(model: nn.Module) -> dict[str, int]:
 def parameters_by_use(model: nn.Module) -> dict[str, int]:
     """Return the number of parameters by their use in optimizers, for example ``hidden_parameters``."""
     uses = parameter_uses(model)
-    counts = dict.fromkeys(USES, 0)
+    counts: dict[str, int] = dict.fromkeys(USES, 0)
     for name, p in model.named_parameters():
         counts[uses[name]] += p.numel()
     return {f"{use}_parameters": number for use, number in counts.items()}

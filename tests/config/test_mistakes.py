@@ -264,7 +264,7 @@ MISTAKES = {
         "2:8",
         "expected letters, digits, '_', '-' and '.' only, got 'w/o'",
     ),
-    "a margin that is none": ("0.005", "0", "17:9", "margin: expected a number greater than 0, or a share"),
+    "a margin that is none": ("0.005", "0", "17:9", "margin: expected a number greater than 0, in the unit of the metric"),
     "bad syntax": ("[0, 1]", "[0, 1", "16:9", "not YAML: "),
     "a second colon": ("study: wo", "study: wo: x", "2:10", "not YAML: expected no second ':' here"),
     "tabs": ("    steps", "\tsteps", "7:1", "not YAML: expected spaces for indentation, got a tab"),

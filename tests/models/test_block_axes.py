@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import plan
-from attnlab.config import run
 from attnlab.config.run import ModelConfig, RunConfig
 from attnlab.errors import UserError
 from attnlab.models import residual
@@ -329,17 +328,6 @@ def test_costs_with_memory_are_those_of_the_memory_that_blocks_keep(name: str, f
     _, memory = model(tokens())
     expected = full_memory(config, len(tokens()), like=torch.zeros(1)) or []
     assert [z.shape for z in memory] == [z.shape for z in expected]
-
-
-def test_plain_residual_connections_leave_fingerprints_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The field was added later: only its other values may be part of the text that is hashed."""
-    texts: list[str] = []
-    dumps = run.json.dumps
-    monkeypatch.setattr(run.json, "dumps", lambda *args, **kw: texts.append(dumps(*args, **kw)) or texts[-1])
-    for name, n in (("plain", 4), ("x0", 4), ("hyper", 2)):
-        config_of("dense", model__residual=name, model__residual_streams=n).fingerprint()
-    found = [["residual" in text, "residual_streams" in text] for text in texts]
-    assert found == [[False, False], [True, False], [True, True]]
 
 
 def test_a_bias_of_the_output_projection_alone() -> None:

@@ -23,7 +23,7 @@ def notes_of(task: dict[str, Any], train: dict[str, Any] | None = None, **parts:
     ("task", "margin", "estimand", "said"),
     [
         (SHARE, 0.5, "mean", "all of the way"),
-        (SHARE, 0.2, "median", "40 % of the way"),
+        (SHARE, 0.2, "mean", "40 % of the way"),
         (SHARE, 0.05, "mean", None),
         (SHARE, 0.6, None, "solve rate"),
         (SHARE, 0.3, None, None),

@@ -35,7 +35,7 @@ VOCABULARY = 400
 PROSE = "".join(
     f"The {i % 13}th naïve “reader” reads\n\n  line {i}, and “{'so' * (i % 4)}” on.\t\n" for i in range(300)
 ).encode()
-BROKEN = PROSE + b"\xff\xfe broken \xe2\x80 bytes\x00\n" * 5
+BROKEN = PROSE + b"\xff\xfe broken \xe2\x80 bytes\n" * 5
 ENCODER = ByteBPE(learn("byte_bpe", [PROSE.decode()], vocabulary=VOCABULARY))
 
 

@@ -260,7 +260,7 @@ def test_pydocs_shares_nothing_long_between_its_splits(split: str, seen: str):
 
 def test_text_splits_a_file_and_notices_a_change(folders: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folders)
-    contents = bytes(number % 251 for number in range(1000))
+    contents = bytes(1 + number % 251 for number in range(1000))
     Path("mine.txt").write_bytes(contents)
     task = Text(path="mine.txt", length=16)
     task.prepare()
@@ -281,10 +281,10 @@ def test_a_missing_or_short_file_is_refused(tmp_path: Path):
         Text(path=str(tmp_path))
     short = tmp_path / "short.txt"
     short.write_bytes(b"a" * 100)
-    with pytest.raises(UserError, match="has 100 bytes; rows of 256 need 286"):
+    with pytest.raises(UserError, match="at least 257 bytes in train, got 90 from .*short.txt"):
         Text(path=str(short))
     Text(path=str(short), length=89)
-    with pytest.raises(UserError, match="need 102"):
+    with pytest.raises(UserError, match="at least 91 bytes in train, got 90"):
         Text(path=str(short), length=90)
 
 

@@ -20,7 +20,7 @@ from attnlab.training import evaluate, weights
 from attnlab.training.train import train
 from tests.support.studies import COSINE
 
-TEXT = bytes(range(100)) * 20
+TEXT = bytes(range(1, 101)) * 20
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def exact_bytes(target: TaskTarget) -> str:
 
 def scored_once(target: TaskTarget) -> str:
     """No token is scored twice, under both protocols: the scored tokens of a row do not begin the next one."""
-    if not target.is_language_model or target.is_masked:
+    if target.task.kind != "language_model":
         raise NotDeclared("no language model of a text")
     numbers = {}
     for protocol, stride in (("segment", None), ("sliding", max(1, target.task.length // 3))):
