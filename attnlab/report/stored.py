@@ -178,8 +178,9 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     stored = content["info"]
-    if "changes" in stored:  # of version 0.8, whose pages had further lines on the choice of records
-        selection = {"not_run": stored["selection"].get("not_run", ()), "changed": "; ".join(stored["changes"])}
+    if "changes" in stored:  # of versions up to 0.8, whose pages had further lines on the choice of records
+        not_run = stored.get("selection", {}).get("not_run", ())
+        selection = {"not_run": not_run, "changed": "; ".join(stored["changes"])}
         stored = {**stored, "selection": selection}
     info = TypeAdapter(StudyInfo).validate_json(json.dumps(stored))
     return {

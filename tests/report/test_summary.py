@@ -9,10 +9,9 @@ import pytest
 from attnlab.report.page import overview
 from attnlab.report.render import emphasize
 from attnlab.report.summary import Strong, Summary, summarize
-from attnlab.report.verdicts import notes, verdict_table
+from attnlab.report.verdicts import verdict_table
 from attnlab.report.wording import describe_verdict, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
-from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
 from tests.support.specs import changed, comparison_spec
 from tests.support.synthetic import SPEC, made_up
@@ -264,19 +263,6 @@ def test_an_infinite_value_counts_as_diverged() -> None:
     )
 
 
-@pytest.mark.parametrize(("looks", "errors"), [(None, "12.7"), (Looks(2, 12), "72.3")])
-def test_how_wide_two_seeds_are_is_worked_out(looks: Looks | None, errors: str) -> None:
-    spec = changed(ONE, looks=looks)
-    matching = [note for note in notes(study({"dense": STEADY, "a": [2.3, 2.5]}, spec), spec) if "standard errors" in note]
-    assert len(matching) == 1 and f"half width is {errors}" in matching[0]
-
-
-def test_three_seeds_are_not_warned_of_as_two_are() -> None:
-    for values, warned in (([2.3, 2.5], True), ([2.3, 2.5, 2.4], False)):
-        table = study({"dense": STEADY[: len(values)], "a": values})
-        assert any("standard errors: run more" in note for note in notes(table, ONE)) is warned
-
-
 def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:
     table = study({"dense": STEADY, "near": shifted(0, 0.003), "far": shifted(0.1)})
     printed = {line.cells[0]: line.cells for line in verdict_table(table, ONE).rows}
@@ -284,7 +270,6 @@ def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:
     assert near is not None and near.p_equivalent_holm is not None and near.p_holm is not None
     assert near.p_equivalent_holm < 0.05 < near.p_holm
     assert printed["near"][4] == f"{format_p_value(near.p_equivalent_holm)} (equivalence)" and printed["far"][4] == "< 0.001"
-    assert any("the p-value of such a verdict comes from these tests" in note for note in notes(table, ONE))
 
 
 def test_a_share_that_is_not_the_same_is_not_zero() -> None:
