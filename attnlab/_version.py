@@ -1,3 +1,3 @@
 """The version, where every module can import it from."""
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
