@@ -121,7 +121,7 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
     )
     yield from error_notes(result)
     yield from describe_mark(
-        {short_name(effect): effect.difference for effect in result.effects}, of="main effects, or interactions,"
+        {short_name(effect): effect.difference for effect in result.effects}, of="main effects or interactions"
     )
 
 
