@@ -396,8 +396,7 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
         "by a factor of up to 4, with 2 to 10 seeds and 3 to 12 comparisons",
         "the factor is 4 for single cells and 2 for baselines. With 6 comparisons and 3 seeds, a difference of 3 standard",
     ]
-    + ["by 2 standard deviations", "at most 6 % are promised", "better, but inconclusive, p 0.210", "a relative 5e-5"],
-    INDEX: ["Thick lines are 95 % intervals"],
+    + ["by 2 standard deviations", "at most 6 % are promised", "a relative 5e-5"],
     FACTORS: ["eight components in 16 cells", "32 of their 64 combinations", "heads of 4 features instead of 16"]
     + ["and 900 steps together", "gain 1 | gain 3 | gain 9", "two blocks of width 64"],
     DIAGNOSTICS: ["With 4 pairs in 32 tokens"],

@@ -143,14 +143,13 @@ CLAIMS = [
     Claim(WO, "read # to # million of", lambda: [f(runs(WO)["tokens"]) / 1e6 for f in (min, max)]),
     Claim(WO, "ended before # runs", lambda: ((runs(WO)["state"] == "interrupted").sum(),)),
     # ---- README
-    Claim("README.md", "better after # and # steps, and as good after #, within # bits", lambda: (200, 600, 1800, 0.01)),
-    Claim("README.md", "cost # BLEU", lambda: (-difference("multi30k-cpu", "dense learned")[0],)),
+    Claim("README.md", "better after # and # steps; after # there is no verdict", lambda: (200, 600, 1800)),
+    Claim("README.md", "positions are # BLEU lower", lambda: (-difference("multi30k-cpu", "dense learned")[0],)),
     *(
         Claim(
             text,
-            "with # learning rates each and # seeds (rings). Without Wo, they are better after # and # steps, and equivalent "
-            "after #, within # bits",
-            lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=1800"), 200, 600, 1800, 0.01),
+            "with # learning rates each and # seeds (rings). Without Wo, they are better after # and # steps. After # steps",
+            lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=600"), 200, 600, 1800),
         )
         for text in (README, INDEX)
     ),
@@ -393,7 +392,7 @@ CLAIMS = [
     Claim(
         SYSTEMS,
         "with # learning rates for each cell and # seeds",
-        lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=1800")),
+        lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=600")),
     ),
     Claim(SYSTEMS, "(+# ± #), and a control", lambda: difference(WO_IMDB, "no_wo")),
     Claim(
@@ -408,9 +407,9 @@ CLAIMS = [
     ),
     Claim(SYSTEMS, "at # bits per byte, nothing", lambda: value(WO, "no_wo steps=1800", "bits_per_byte")[:1]),
     Claim(SYSTEMS, "after # steps, at", lambda: (1800,)),
-    Claim(SYSTEMS, "within # (+# ± #)", lambda: (0.01, *difference(WO, "no_wo steps=1800"))),
     Claim(SYSTEMS, "which are a factor of # apart", lambda: (2,)),
-    Claim(SYSTEMS, "`no_wo` is # ± # worse after # steps", lambda: (*at_rate(WO, 0.01, **{"train.steps": 1800}), 1800)),
+    Claim(SYSTEMS, "the fitted optima it is # worse", lambda: difference(WO, "no_wo steps=1800")[:1]),
+    Claim(SYSTEMS, "apart, # ± #. Whether", lambda: at_rate(WO, 0.01, **{"train.steps": 1800})),
     Claim(
         SYSTEMS,
         "after # steps `no_wo` is # ± # bits per byte better, after # steps # ± #.",
@@ -439,11 +438,6 @@ CLAIMS = [
         lambda: (int(1000 * (reference(BERT, "tf-idf") - cells(BERT)["accuracy"].max())) / 1000, reference(BERT, "tf-idf")),
     ),
     Claim(SYSTEMS, "instead of # %", lambda: (100 * trained(BERT, "pretrain: both")["valid_masked_accuracy"].mean(),)),
-    Claim(
-        SYSTEMS,
-        "in # [#, #] of the steps, but together with the pre-training in # [#, #] of the FLOPs",
-        lambda: [n for part in row("bert-cpu/README.md", "both reaches the score of scratch in")[:2] for n in part],
-    ),
     Claim(SYSTEMS, "the # runs took # minutes of one core", lambda: (len(runs(BERT)), minutes(BERT))),
     Claim(SYSTEMS, "has # times as many parameters", lambda: (110e6 / cells(BERT)["parameters"].max(),)),
     Claim(SYSTEMS, "sinusoidal positions has # ± # BLEU", lambda: value("multi30k-cpu", "dense sinusoidal", "bleu")),
@@ -454,7 +448,7 @@ CLAIMS = [
         lambda: [abs(n) for c in ("no_wo sinusoidal", "cross sinusoidal") for n in difference("multi30k-cpu", c)],
     ),
     Claim(SYSTEMS, "`narrow` (#, simultaneous ± #)", lambda: simultaneous("multi30k-cpu", "narrow sinusoidal")),
-    Claim(SYSTEMS, "worse, by # ± #", lambda: [abs(n) for n in difference("multi30k-cpu", "dense learned")]),
+    Claim(SYSTEMS, "lower by # ± #", lambda: [abs(n) for n in difference("multi30k-cpu", "dense learned")]),
     Claim(SYSTEMS, "cell has # BLEU after", lambda: value("multi30k-en-de-cpu", "dense", "bleu")[:1]),
     Claim(SYSTEMS, "yaml), # minutes", lambda: (minutes("multi30k-en-de-cpu"),)),
     Claim(
