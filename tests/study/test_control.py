@@ -22,7 +22,7 @@ CONTROLLED = {"grid": GRID, "seeds": SEEDS, "baseline": {"variant": "dense"}, "m
 @pytest.mark.parametrize(("control", "shown"), [("no_wo", Sensitivity.SHOWN), ("wide", Sensitivity.NOT_SHOWN)])
 def test_terminal_and_page_agree_on_what_the_control_shows(root: Path, control: str, shown: Sensitivity) -> None:
     table, source = run_study(root, "settling", **CONTROLLED, control={"variant": control})
-    assert source.spec.control == {"variant": control} and source.changes == ()
+    assert source.spec.control == {"variant": control} and not source.selection.changed
     verdicts = {cell.name: cell.verdict for cell in table}
     assert verdicts["narrow"] is not None and verdicts["narrow"].kind is VerdictKind.EQUIVALENT
     assert verdicts["narrow"].sensitivity is shown
@@ -35,9 +35,9 @@ def test_terminal_and_page_agree_on_what_the_control_shows(root: Path, control: 
 def test_a_control_that_is_named_after_results_is_a_change_of_the_comparison(root: Path) -> None:
     run_study(root, "settling", **CONTROLLED)
     _, source = run_study(root, "settling", **CONTROLLED, control={"variant": "no_wo"})
-    assert source.changes == ("control none (now variant no_wo)",)
+    assert source.selection.changed == "control none (now variant no_wo)"
     _, source = run_study(root, "settling", **CONTROLLED)
-    assert source.changes == ("control variant no_wo (now none)",)
+    assert source.selection.changed == ""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Tests of a study over levels, from its file to the terminal, the page and the runs."""
 
-import csv
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import pytest
 
 from attnlab.cli._results import print_results
-from attnlab.extras.paper import write_paper
 from attnlab.report.methods import load_study_info
-from attnlab.report.result import compare_result, judge
+from attnlab.report.result import compare_result
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import TrendKind, summarize_trends
@@ -67,29 +65,6 @@ def test_another_level_is_trained_beside_the_others_and_a_changed_axis_is_report
     before = len(trained(folder))
     go(folder, fate="shrinking", **STUDY | {"over": {"train.steps": [5, 10, 20, 40]}})
     assert len(trained(folder)) - before == 2 * 3
-    assert load_study_info(load_runs("small", folder), root=folder).changes == ()
+    assert load_study_info(load_runs("small", folder), root=folder).selection.changed == ""
     go(folder, fate="shrinking", **STUDY | {"over": None, "grid": STUDY["grid"] | STUDY["over"]})
-    (change,) = load_study_info(load_runs("small", folder), root=folder).changes
-    assert change == "over train.steps (now none)"
-
-
-def test_a_trend_from_chosen_runs_has_the_other_one_beside_it_everywhere(
-    levelled: tuple[Path, StudyResult], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = Path(shutil.copytree(levelled[0], tmp_path / "runs"))
-    monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    result = go(root, fate="shrinking", **{**STUDY, "seeds": [0, 1]})
-    print_results(result, judge(result))
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
-    folder = report("small", root, tmp_path / "page")
-    pytest.importorskip("typst")
-    write_paper(folder)
-    page = (folder / "README.md").read_text()
-    summary = next(text for text in page.splitlines() if text.startswith("**Result.**"))
-    trends = page.partition("## Trend over steps")[2].partition("\n## ")[0]
-    paper = (folder / "paper" / "tables.tex").read_text()
-    for text in (line, trends, paper.partition("Trend over")[2]):
-        assert "with the results that are left out" in text
-    assert "left out" in summary and "the trend of no_wo" in summary
-    with (folder / "trends.csv").open() as file:
-        assert all("left out" in row["corrected"] for row in csv.DictReader(file))
+    assert load_study_info(load_runs("small", folder), root=folder).selection.changed == "over train.steps (now none)"

@@ -139,6 +139,6 @@ def test_a_name_that_is_not_utf8_is_escaped_in_the_table_of_runs(root: Path) -> 
     """JSON holds it as a lone surrogate, which a column of texts cannot hold."""
     store_study(root, "s", {"dense": {0: 1.0}, "no_wo": {0: 1.2}})
     client, runs = connect(root), load_runs("s", root).set_index("cell")
-    client.set_tag(runs["run_id"]["dense"], "attnlab.axes", json.dumps({"variant": "\udcff", "\udcfe": 1}))
+    client.set_tag(str(runs["run_id"]["dense"]), "attnlab.axes", json.dumps({"variant": "\udcff", "\udcfe": 1}))
     row = load_runs("s", root).set_index("cell").loc["dense"]
     assert row["variant"] == "\\udcff" and row["\\udcfe"] == 1
