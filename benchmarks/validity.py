@@ -30,7 +30,6 @@ from benchmarks import (
     several_studies,
     sweeps,
     trends,
-    verdict_seeds,
 )
 from benchmarks.results_file import ResultsFile
 from benchmarks.simulation import Result, Setting, Simulation, run_setting
@@ -59,7 +58,6 @@ SIMULATIONS: tuple[Simulation, ...] = (
     intervals.INTERVALS,
     intervals.CHOSEN_ESTIMATES,
     fixed_seeds.PLANNED_SEEDS,
-    verdict_seeds.VERDICT_SEEDS,
     predictions.PREDICTIONS,
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,
