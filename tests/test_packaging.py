@@ -31,6 +31,7 @@ PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch._subclasses.fake_tensor.FakeTensor",
     "torch._subclasses.fake_tensor.FakeTensorMode",
     "torch.autograd.graph._engine_run_backward",
+    "torch.cpu._is_avx512_bf16_supported",
     "torch.distributed._tools.mem_tracker.MemTracker",
     "torch.ops.aten._cudnn_rnn",
     "torch.ops.aten._scaled_dot_product_efficient_attention",
@@ -39,7 +40,6 @@ PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch.ops.aten._softmax_backward_data",
     "torch.utils._python_dispatch.TorchDispatchMode",
     "torch.utils._pytree.tree_leaves",
-    "torch.utils._pytree.tree_map",
     "torch.utils._pytree.tree_map_only",
 }
 

@@ -387,7 +387,7 @@ def test_the_list_shows_every_claim(
     capsys: pytest.CaptureFixture[str], cases: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["claims", "list", "K02-lstm", "N04"]) == 0
+    assert main(["claims", "list", "K02-lstm", "N01"]) == 0
     printed = capsys.readouterr().out
     assert "K02-lstm" in printed and "N01" in printed and "K03" not in printed
     assert "1 upheld" in printed and "1 refuted" in printed
