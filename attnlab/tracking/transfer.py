@@ -19,6 +19,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG, restored
+from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
     connect,
     log_batch,
@@ -27,6 +28,7 @@ from attnlab.tracking.client import (
     search_runs,
     tracking_uri,
 )
+from attnlab.tracking.looks import looks_in
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from attnlab.tracking.tags import read_planned
@@ -136,7 +138,8 @@ def require_storable(record: StudyRecord) -> None:
 
     try:
         _require_fit(misfit_of_study(record.tags))
-        read_planned(record.tags)
+        for read in (read_planned, read_calls, looks_in):
+            read(record.tags)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)
         for run in record.runs:
@@ -151,7 +154,7 @@ def require_storable(record: StudyRecord) -> None:
                 validation._validate_param(key, value)
             for point in run.points:
                 validation._validate_metric(*point)
-    except (MlflowException, UserError, KeyError, TypeError, zlib.error) as error:
+    except (MlflowException, UserError, LookupError, TypeError, zlib.error) as error:
         raise ValueError(str(error)) from None
 
 
