@@ -18,6 +18,7 @@ import yaml
 import attnlab
 from attnlab.cli.main import main
 from attnlab.config.run import RunConfig
+from attnlab.errors import UserError
 from attnlab.variants import Variant
 from tests.documentation.exceptions import EXCEPTED
 from tests.documentation.markdown import ASSIGNMENT, Code
@@ -193,8 +194,11 @@ class Shell:
             return self._programs[module](rest)
         package = (ROOT / module.replace(".", "/")).is_dir()
         self.patch.setattr(sys, "argv", [module, *rest])
-        import_module(f"{module}.__main__" if package else module).main()
-        return 0
+        try:
+            return import_module(f"{module}.__main__" if package else module).main() or 0
+        except UserError as error:
+            print(error)
+            return 1
 
     def _expect_exception(self) -> None:
         assert self.commands[-1] in EXCEPTED, (

@@ -55,7 +55,7 @@ def test_the_commands_of_an_example_are_executed(example: str, shell: Shell, req
     shutil.copytree(ROOT / example, shell.folder / example)
     if example in WORLDS:
         WORLDS[example](shell, request)
-    for path in sorted((ROOT / example).iterdir()):
+    for path in sorted(path for path in (ROOT / example).iterdir() if path.is_file()):
         for command in (command for code in code_of_file(path) for command in code.commands()):
             shell.patch.chdir(shell.folder if "examples/" in command else shell.folder / example)
             shell.execute(command)

@@ -254,6 +254,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 
 @world("docs/how-to/paper.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("typst")
     with_projection(shell, request)
 
 
@@ -302,6 +303,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 
 @world("docs/studies/report.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
+    shell.exit_codes["attnlab report projection --paper"] = 0 if importlib.util.find_spec("typst") else 2
     with_projection(shell, request)
     for name in ("first", "second", "third"):
         (shell.folder / f"{name}.yaml").write_text(SMALL.replace("projection", name), encoding="utf-8")

@@ -232,14 +232,6 @@ def shrinking(config: RunConfig, *, report: Report, folder: Path) -> Result:
     return Result("completed", {"bits_per_byte": 3 - 0.01 * steps + config.seed + gap, **costs}, steps)
 
 
-def crossing(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Return scores in which longer names are worse, but narrow is best after 10 steps or more."""
-    steps, name = config.train.steps or 0, config.variant.name  # type: ignore[union-attr]
-    gap = -0.5 if name == "narrow" and steps >= 10 else 0.1 * len(name)
-    noise = 0.001 * ((7 * len(name) + 3 * config.seed * len(name) + steps) % 5)
-    return Result("completed", {"bits_per_byte": 3 - 0.01 * steps + 0.3 * config.seed + gap + noise}, steps)
-
-
 def swept(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Return a score with an optimum of the learning rate: 0.01 for dense, 0.003 for all others.
 
