@@ -120,6 +120,13 @@ def test_a_log_has_the_time_left_and_no_more_runs_at_a_time_than_are_left() -> N
     assert "left" not in first and point.endswith("1:00 left") and " left for all runs" in end
 
 
+def test_a_display_shows_a_study_after_one_that_was_aborted() -> None:
+    display, _ = training("dense s0")  # has not ended
+    display.start_study("again", runs=1, finished=0, workers=1)
+    display.start_run("dense s0", total=100)
+    assert "0/100" in rendered(display, 120)[1]
+
+
 def test_an_evaluation_is_named_until_the_next_point_of_a_curve() -> None:
     display, _ = training("dense s0")
     display.evaluation("dense s0", "test", 1_000, 25_000)

@@ -591,8 +591,9 @@ def test_a_notebook_shows_a_plan_in_a_line_a_cell() -> None:
     assert cells[1].startswith("  gru rotary: refused: gru: does not support")
 
 
-def test_secrets_that_other_programs_write_are_not_kept(root: Path) -> None:
+def test_secrets_that_other_programs_write_are_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that a run starts, and the C library, write to the log past Python's streams."""
+    monkeypatch.setenv("HF_TOKEN", "s3cr3t-of-me")
     result = go(root, "writes_past_python", seeds=[0], grid={"variant": ["dense"]}, retries=0)
     (row,) = result.rows
     assert row.state == "failed" and row.log is not None

@@ -131,9 +131,9 @@ def says_strange_things(config: RunConfig, *, report: Report, folder: Path) -> R
 
 
 def writes_past_python(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Let a program and the C library write a secret, and fail."""
-    subprocess.run(["sh", "-c", "echo password=s3cr3t-1; echo password: s3cr3t-2 >&2"], check=True)
-    os.write(1, b"GH_PAT=s3cr3t-3\n")
+    """Let a program and the C library write the secret in ``HF_TOKEN``, and fail."""
+    subprocess.run(["sh", "-c", "echo HF_TOKEN=$HF_TOKEN; echo token: $HF_TOKEN >&2"], check=True)
+    os.write(1, os.environb[b"HF_TOKEN"] + b"\n")
     raise RuntimeError("it ends")
 
 

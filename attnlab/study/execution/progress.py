@@ -119,6 +119,7 @@ class ProgressDisplay:
             metrics: the final metric to show when a run ends is the first of these that it has.
         """
         self._count, self._done, self._metrics, self._progress = runs, 0, metrics, self._bars()
+        self._runs.clear()  # an aborted study, which left the bars of its runs, may have used this display
         self._all = self._add_bar("all runs", total=runs)
         before = f", {finished} finished before" if finished else ""
         together = f", {min(workers, runs)} at a time" if min(workers, runs) > 1 else ""
