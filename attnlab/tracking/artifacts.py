@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from attnlab.planning.plan import Run
 
-FILES = ("model.safetensors", "config.json", "result.json")  # the last one is written last, as by the run itself
+FILES = ("model.safetensors", "config.json", "task.json", "result.json")  # the last one is written last, as by the run itself
 ARTIFACTS = "weights"  # folder of the artifacts
 WEIGHTS_TAG = "attnlab.weights"  # of a logged model: the file of its weights, relative to the runs folder
 ORIGIN = "fetched_from"  # file in a run's folder: the id of the MLflow run that its weights were fetched from
@@ -219,7 +219,7 @@ def run_datasets(run: Run) -> list[DatasetInput]:
 
 
 def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:
-    """Attach the weights, the configuration and the result of a run to its record, if it left weights."""
+    """Attach the weights, with all that `fetch_weights` copies, to the record of a run, if it left any."""
     for name in FILES if (folder / FILES[0]).is_file() else ():
         client.log_artifact(run_id, str(folder / name), ARTIFACTS)
 
