@@ -178,7 +178,10 @@ def test_looks_count_after_all_runs_were_withdrawn(root: Path, redo: bool) -> No
     assert difference is not None and difference.looks == Looks(3, 3, (6,))
 
 
-def test_a_bundle_has_the_plan_the_looks_and_the_withdrawn_runs(root: Path, tmp_path: Path) -> None:
+def test_a_bundle_has_the_plan_the_looks_and_the_withdrawn_runs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the runs' program used no file
     store_study(root, "small", {"dense": DENSE, "narrow": NARROW}, planned={"dense": [*DENSE], "narrow": [*NARROW, 6]})
     looked_at(root)
     with withdraw("small", ["narrow s5"], root=root) as runs:
