@@ -192,9 +192,12 @@ class SplitFiles:
 
     def _copy(self, target: Path, digest: str) -> None:
         parts = list(self.parts().values())
-        copy = np.lib.format.open_memmap(target, "w+", parts[0].dtype, (sum(map(len, parts)),))
-        np.concatenate(parts, out=copy)
-        copy.flush()
+        descr = np.lib.format.dtype_to_descr(parts[0].dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (sum(map(len, parts)),)}
+        with target.open("wb") as file:  # not memory-mapped: a full disk would kill the process by a bus error
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in parts:
+                file.write(np.ascontiguousarray(part).data)
         if _combined({option: sha256(file.path) for option, file in self.files.items()}) != digest:
             raise UserError(
                 f"task {self.task}: {', '.join(str(f.path) for f in self.files.values())} changed while it was read"

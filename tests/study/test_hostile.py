@@ -138,7 +138,7 @@ def test_which_files_a_disk_is_blamed_for(tmp_path: Path) -> None:
 
 def big_file(folder: Path, *, size: int = 1 << 20) -> Text:
     path = folder / "text.txt"
-    path.write_bytes(bytes(range(256)) * (size // 256))
+    path.write_bytes(bytes([1, *range(1, 256)]) * (size // 256))  # a text has no NUL
     return Text(path=str(path), length=16)
 
 
