@@ -15,6 +15,7 @@ EXCEPTIONS = {
         "pip install '.[ui]'",
         "pip install 'attnlab[dashboard]'",
         "pip install 'attnlab[export]'",
+        "pip install 'attnlab[paper]'",
         "pip install 'attnlab[postgres]'",
         "pip install 'attnlab[slurm]'",
     ),
