@@ -16,7 +16,7 @@ import torch
 import attnlab
 from attnlab.config.run import RunConfig
 from attnlab.training.device import set_up_run
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.trainer import Trainer
 
 SHARES = (0.05, 0.1, 0.2, 0.4)

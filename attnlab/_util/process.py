@@ -26,7 +26,7 @@ from attnlab.errors import UserError
 
 PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a process whose server ended
 MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes, of the kernel
-SOCKET_NAME = 40  # bytes that multiprocessing and a run's ranks add to the folder
+SOCKET_NAME = 40  # bytes that multiprocessing adds to the folder
 _main_lock = threading.Lock()
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

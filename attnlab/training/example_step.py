@@ -14,7 +14,7 @@ from attnlab.models.build import build
 from attnlab.registry import TASKS
 from attnlab.training.costs import full_memory, micro_batch
 from attnlab.training.device import set_up_run, synchronise
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.gradients import RankBatch, backward
 from attnlab.training.optim import build_optimizer
 from attnlab.training.trainer import Trainer

@@ -23,7 +23,7 @@ from attnlab.models.base import Model
 from attnlab.nn.functions import layer_losses_times
 from attnlab.tasks import Batch, Task
 from attnlab.training.device import autocast
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 
 INITIAL_SCALE, MOST_SKIPPED = 2.0**16, 50  # of the loss; steps in a row, after which the scale is 2^-50 of what it was
 

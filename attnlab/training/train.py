@@ -12,7 +12,7 @@ from attnlab._util.user_code import load_sources
 from attnlab.config.run import RunConfig
 from attnlab.training import checkpoint, costs, weights
 from attnlab.training.device import describe_out_of_memory, is_out_of_memory, set_up_run
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group, train_on_ranks
 from attnlab.training.optim import total_steps
 from attnlab.training.result import Report, Result, load_result, save_result
 from attnlab.training.trainer import Trainer
@@ -46,8 +46,6 @@ def train(
     if folder is not None and (result := _recorded_result(config, report=report, folder=folder)) is not None:
         return result
     if config.machine.processes_per_run > 1:
-        from attnlab.training.distributed.launch import train_on_ranks
-
         return train_on_ranks(config, report=report, folder=folder)
     return train_rank(config, group=Group(), report=report, folder=folder, figures=figures)
 
@@ -96,7 +94,7 @@ def train_rank(
         peaks, step = costs.peaks(device), trainer.step if trainer else 0
         summary = {**trainer.fixed_costs, **peaks} if trainer else peaks
         return Result("out_of_memory", summary, step, describe_out_of_memory(error, step=step, peaks=peaks))
-    if folder is not None and group.is_rank_zero:
+    if folder is not None and group.rank == 0:
         _save(trainer, result, folder)
     return result
 

@@ -26,7 +26,7 @@ from attnlab.tasks import Task
 from attnlab.tasks.validation import check_first_batch, prepare_task
 from attnlab.training import checkpoint, costs
 from attnlab.training.device import compile_blocks, synchronise
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.evaluate import ItemScores, evaluate, evaluate_lengths
 from attnlab.training.gradients import LossScaler, Memory, Prefetcher, backward
 from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_learning_rate, total_steps
@@ -268,7 +268,7 @@ class Trainer:
             "data_seconds": self.prefetcher.seconds,
             "start": None if self.start is None else asdict(self.start),
         }
-        if self.group.is_rank_zero:
+        if self.group.rank == 0:
             checkpoint.save_newest(state, self.folder, config=self.config)
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from attnlab.extras.tune import steps_per_second
 from attnlab.registry import TASKS
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.device import autocast, set_up_run
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.example_step import ExampleStep, time_steps
 from attnlab.training.train import train
 from attnlab.training.trainer import Trainer

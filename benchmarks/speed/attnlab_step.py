@@ -9,7 +9,7 @@ from torch import Tensor
 import attnlab
 from attnlab.config.run import RunConfig
 from attnlab.training import device as machine
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.trainer import Trainer
 from benchmarks.speed.case import Case, Size, own_settings
 

@@ -15,7 +15,7 @@ CODE = re.compile(
 )
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 PROGRAMS = ("attnlab", "apt-get", "bash", "cd", "eval", "export", "make", "pip", "pytest", "python", "python3")
-PROGRAMS += ("sbatch", "source", "ssh", "torchrun", "wandb")
+PROGRAMS += ("sbatch", "source", "ssh", "wandb")
 COMPLETE_ALONE = ("list", "schema")  # verbs without a required argument; other verbs alone are names in a sentence
 
 

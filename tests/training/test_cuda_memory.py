@@ -16,7 +16,7 @@ from attnlab.planning.plan import plan
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import costs, cuda_memory
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.gradients import Prefetcher, backward
 from attnlab.training.optim import build_optimizer
 from tests.support.small_runs import Reviews, tiny

@@ -1,4 +1,4 @@
-"""Tests of a run that several processes share: on the CPU, two ranks that torchrun starts and gloo connects."""
+"""Tests of a run that several processes share: on the CPU, two ranks that gloo connects."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from attnlab.config.run import RunConfig
-from attnlab.training import checkpoint
-from attnlab.training.distributed import launch, unsupported
+from attnlab.training import checkpoint, distributed
+from attnlab.training.distributed import unsupported
 from attnlab.training.train import train
 from tests.support.small_runs import recorded, tiny
 
@@ -26,23 +26,23 @@ def is_running(pid: int) -> bool:
 
 def killed(config: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, *, rank: int, step: int) -> list[int]:
     """Kill a rank at a step, check that the run ends with an error that names the rank, and return the pids of all ranks."""
-    pids: dict[int, int] = {}
-    accept = launch._accept
+    pids: list[int] = []
+    fork = distributed.fork_with_pipe
 
-    def watched(*arguments: Any) -> list[launch._Rank]:
-        ranks = accept(*arguments)
-        pids.update({rank.number: rank.pid for rank in ranks})
-        return ranks
+    def watched(*arguments: Any, **options: Any) -> Any:
+        process, pipe = fork(*arguments, **options)
+        pids.append(process.pid or 0)
+        return process, pipe
 
     def report(at: int, metrics: dict[str, float]) -> bool:
         if at == step and is_running(pids[rank]):
             os.kill(pids[rank], signal.SIGKILL)
         return False
 
-    monkeypatch.setattr(launch, "_accept", watched)
+    monkeypatch.setattr(distributed, "fork_with_pipe", watched)
     with pytest.raises(RuntimeError, match=f"rank {rank} of 2 died"):
         train(config, report=report, folder=folder)
-    return list(pids.values())
+    return pids
 
 
 @pytest.mark.timeout(120)  # ranks that wait for a dead one would wait for days

@@ -12,7 +12,7 @@ from attnlab import plan
 from attnlab.config.run import RunConfig
 from attnlab.nn import attention, processor
 from attnlab.training import gradients
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.gradients import LossScaler
 from attnlab.training.train import train
 from attnlab.training.trainer import Trainer

@@ -8,7 +8,7 @@ import torch
 from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.training import trainer
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.gradients import Prefetcher
 from tests.support.small_runs import Reviews, recorded, tiny
 

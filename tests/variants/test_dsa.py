@@ -13,7 +13,7 @@ from attnlab.nn.functions import with_gradient_of
 from attnlab.registry import VARIANTS
 from attnlab.testing import check
 from attnlab.training import gradients
-from attnlab.training.distributed.group import Group
+from attnlab.training.distributed import Group
 from attnlab.training.gradients import LossScaler, Prefetcher, backward
 from attnlab.training.trainer import Trainer
 from attnlab.variants import AttentionConfig, Variant
