@@ -1,7 +1,7 @@
 r"""Tables and figures of a report for papers and slides, from what the report stores: ``attnlab report STUDY --paper``.
 
 The tables are those of the page, as LaTeX with booktabs rules; the figures are the drawings of the page as PDF and PNG. Both
-have the captions that name the test, the number of seeds, the correction and the interval.
+are captioned by their titles; a table also by the paragraphs and notes of its section, which name tests and corrections.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATEX = str.maketrans(
 FIGURE = r"""\begin{{figure}}
 \centering
 \includegraphics{{{name}.pdf}}
-\caption{{{caption}}}
+\caption{{{title}}}
 \label{{fig:{name}}}
 \end{{figure}}
 """
@@ -63,10 +63,12 @@ def write_paper(folder: Path, labels: Mapping[str, str] | None = None) -> list[P
 
 def _tables(page: Page) -> list[str]:
     """Return the table of the cells and those of the sections as LaTeX."""
-    caption = next((plot.caption for plot in page.differences if plot.caption), "")
-    tables = [(page.cells_title, caption, without_costs(page.table))]
-    tables += [(part.title, part.caption or part.title, part.table) for part in page.sections if part.table]
-    return [latex_table(table, caption=text or title, label=f"tab:{title.lower()}") for title, text, table in tables]
+    tables = [(page.cells_title, [page.overview, *page.notes], without_costs(page.table))]
+    tables += [(part.title, [*part.paragraphs, *part.notes], part.table) for part in page.sections if part.table]
+    return [
+        latex_table(table, caption=" ".join([f"{title}.", *texts]), label=f"tab:{title.lower()}")
+        for title, texts, table in tables
+    ]
 
 
 def latex_table(table: Table, *, caption: str, label: str) -> str:
@@ -94,13 +96,13 @@ def escape(text: str) -> str:
 
 
 def _write_figures(folder: Path, page: Page) -> None:
-    """Write each plot as PDF and PNG, and figures.tex, which includes them with their captions."""
+    """Write each plot as PDF and PNG, and figures.tex, which includes them with their titles."""
     figures = []
     for plot in page.figures:
         name = plot.file.removesuffix(".svg")
         for suffix, drawing in convert(plot.svg).items():
             (folder / f"{name}.{suffix}").write_bytes(drawing)
-        figures.append(FIGURE.format(name=name, caption=escape(plot.caption or plot.title)))
+        figures.append(FIGURE.format(name=name, title=escape(plot.title)))
     (folder / "figures.tex").write_text("\n".join(figures), encoding="utf-8", errors="backslashreplace")
 
 

@@ -10,7 +10,6 @@ from attnlab._util.metrics import in_words
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.rows import ForestRow, forest_plot, forest_row
-from attnlab.report.plots.scatter import EffectPoint, half_normal_plot
 from attnlab.report.section import Column, Figure, PageSection, Strong, Table, TableRow
 from attnlab.report.summary import Summary, as_sentence, describe_margin, list_names
 from attnlab.report.wording import (
@@ -21,19 +20,13 @@ from attnlab.report.wording import (
     describe_mark,
     describe_reason,
     describe_seeds,
-    describe_test,
     describe_verdict,
-    forest_caption,
     format_both,
     format_consistent,
     format_p_value,
-    interval_clause,
-    metric_name,
-    simultaneous_clause,
-    test_clause,
 )
-from attnlab.stats.compare import CellSummary, ComparisonSpec
-from attnlab.stats.factorial import Effect, FactorialResult, FamilyError, half_normal_scores
+from attnlab.stats.compare import ComparisonSpec
+from attnlab.stats.factorial import Effect, FactorialResult, FamilyError
 from attnlab.stats.paired import describe_level
 from attnlab.stats.records import as_columns
 from attnlab.stats.verdict import VerdictKind
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 MAX_NAMED = 3  # effects named in one group of the summary
-MIN_HALF_NORMAL = 6  # effects: fewer points show no line
 MAIN_COLOR, INTERACTION_COLOR = list(BUILT_IN.values())[:2]
 
 
@@ -144,23 +136,8 @@ def _describe_error(error: FamilyError, main: bool) -> str:
     return f"the residual{'' if main else ' without the scatter of main effects'} ({degrees})"
 
 
-def table_caption(result: FactorialResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> str:
-    """Return the caption of the table in a paper."""
-    differences = [effect.difference for effect in result.effects]
-    seeds = describe_seeds([len(effect.values) for effect in result.effects])
-    test = test_clause([effect.difference for effect in result.main], spec, of="main effect")
-    aliased = " Effects in parentheses are aliased: estimate and verdict belong to the sum."
-    return (
-        f"Effects of {count(len(result.design.factors), 'factor')} on {metric_name(spec)} {describe_test(cells)} "
-        f"({better(spec.direction)}), on minus off: least-squares estimates over {seeds} "
-        f"{interval_clause(spec, [difference.interval for difference in differences])}. p: {test.replace('paired ', '')}; "
-        f"interactions are corrected separately.{simultaneous_clause(differences)} Verdicts are on a factor that is on."
-        f"{aliased if any(effect.aliases for effect in result.effects) else ''}"
-    )
-
-
-def _plots(result: FactorialResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> Iterator[Figure]:
-    """Draw the main effects, the interactions, and all effects against half-normal scores."""
+def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:
+    """Draw the main effects and the interactions."""
     margin = "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     for name, rows in effect_rows(result).items():
         if rows:
@@ -168,12 +145,7 @@ def _plots(result: FactorialResult, cells: Sequence[CellSummary], spec: Comparis
             thin = " (thin: simultaneous)" if any(row.outer_low is not None for row in rows) else ""
             note = f"on minus off; 95 % interval{thin}; rings: seeds{margin}"
             svg = forest_plot(rows, title=title, note=note, direction=spec.direction, margin=spec.margin)
-            effects = result.main if name == "main effects" else result.interactions
-            of = f"{name} on {metric_name(spec)}, on minus off"
-            caption = forest_caption([effect.difference for effect in effects], cells, spec, of=of)
-            yield Figure(f"{name.replace(' ', '-')}.svg", title, svg, caption)
-    if len(result.effects) >= MIN_HALF_NORMAL:
-        yield Figure("half-normal.svg", "half-normal plot of the effects", _half_normal(result, spec))
+            yield Figure(f"{name.replace(' ', '-')}.svg", title, svg)
 
 
 def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
@@ -187,22 +159,6 @@ def effect_rows(result: FactorialResult) -> dict[str, list[ForestRow]]:
 def _forest_row(effect: Effect, color: str) -> ForestRow:
     name, text = name_with_aliases(effect), effect.difference.format()
     return forest_row(name, color, effect.values, effect.difference, text=text, run=short_name(effect))
-
-
-def _half_normal(result: FactorialResult, spec: ComparisonSpec) -> str:
-    points = [
-        EffectPoint(
-            short_name(effect),
-            MAIN_COLOR if effect.is_main else INTERACTION_COLOR,
-            abs(effect.difference.interval.mean),
-            score,
-            is_conclusive=effect.verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE),
-        )
-        for effect, score in half_normal_scores(result.effects)
-    ]
-    note = "effects far above the line stand out; filled: conclusive"
-    labels = ("expected size, in standard errors", f"size of the effect on {spec.metric}")
-    return half_normal_plot(points, title="half-normal plot of the effects", note=note, axis_labels=labels)
 
 
 def summarize_effects(result: FactorialResult, spec: ComparisonSpec) -> Summary:
@@ -317,10 +273,9 @@ class FactorialAnalysis(Analysis[FactorialResult]):
             "Effects",
             describe_estimation(estimate),
             warnings=describe_omissions(estimate),
-            plots=list(_plots(estimate, results.cells, results.spec)),
+            plots=list(_plots(estimate, results.spec)),
             table=effect_table(estimate),
             notes=list(effect_notes(estimate, results.spec)),
-            caption=table_caption(estimate, results.cells, results.spec),
             leads=True,
         )
 

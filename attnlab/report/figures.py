@@ -15,7 +15,7 @@ from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, forest_ro
 from attnlab.report.plots.scatter import TradeoffPoint, tradeoff_plot
 from attnlab.report.plots.svg import fits_title
 from attnlab.report.section import Figure
-from attnlab.report.wording import better, differences_of, forest_caption, format_difference, metric_name
+from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
 
@@ -76,8 +76,7 @@ def _differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Map
         note = f"95 % interval; thin: simultaneous{'; rings: seeds' if estimator.in_unit else ''}"
         note += "" if spec.margin is None else f"; blue: ±{spec.margin:g}"
     drawing = forest_plot(rows, title=title, note=note, direction=estimator.difference_direction, margin=spec.margin)
-    caption = forest_caption(differences_of(cells), cells, spec, of=title.replace(spec.metric, metric_name(spec)))
-    return [Figure("forest.svg", title, drawing, caption)]
+    return [Figure("forest.svg", title, drawing)]
 
 
 def _seeds(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:

@@ -177,9 +177,7 @@ def _grid_section(cells: Sequence[CellSummary], spec: ComparisonSpec) -> PageSec
 
 def _learning_section(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> PageSection | None:
     about = spec.estimator.words.runs
-    return (
-        PageSection("Learning curves", [about] if about else [], plots=learning_curves(panels, about=about)) if panels else None
-    )
+    return PageSection("Learning curves", [about] if about else [], plots=learning_curves(panels)) if panels else None
 
 
 def _cost_section(

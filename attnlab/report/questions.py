@@ -13,7 +13,7 @@ from attnlab.report.section import Column, Figure, PageSection, Sentence, Table,
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.verdicts import verdict_p_value
 from attnlab.report.wording import better, describe_verdict, format_difference, metric_name
-from attnlab.stats.cells import ComparisonSpec, comparisons
+from attnlab.stats.cells import comparisons
 from attnlab.stats.compared import Compared
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ class QuestionsAnalysis(Analysis[Sequence[Compared]]):
     def section(self, estimate: Sequence[Compared], results: Results) -> PageSection:
         """Return the section with a table and a plot of the differences in each metric."""
         plots = [plot for i, asked in enumerate(estimate, 1) for plot in _plots(asked, i, results.colors)]
-        notes = [TOGETHER, *(note for asked in estimate if (note := _note_on_margin(asked.spec)))]
-        caption = "The further questions: the same cells, compared by other metrics."
-        return PageSection(
-            "Further questions", plots=plots, table=_table(estimate, results.colors), notes=notes, caption=caption
-        )
+        margins = [(asked.spec.margin, metric_name(asked.spec)) for asked in estimate if asked.spec.margin is not None]
+        notes = [TOGETHER, *(f"The margin is ±{margin:g} in {metric}." for margin, metric in margins)]
+        return PageSection("Further questions", plots=plots, table=_table(estimate, results.colors), notes=notes)
 
     def summarize(self, summary: Summary, estimate: Sequence[Compared], results: Results) -> Summary:
         """Add the sentences of each question."""
@@ -89,7 +87,3 @@ def _table(questions: Sequence[Compared], colors: Mapping[str, str]) -> Table:
 def _plots(asked: Compared, number: int, colors: Mapping[str, str]) -> list[Figure]:
     plots = draw_differences(asked.cells, asked.spec, colors)
     return [replace(plot, file=f"question-{number}.svg") for plot in plots if plot.file == "forest.svg"]
-
-
-def _note_on_margin(spec: ComparisonSpec) -> str:
-    return "" if spec.margin is None else f"The margin is ±{spec.margin:g} in {metric_name(spec)}."

@@ -11,15 +11,6 @@ from attnlab._util.colors import on_dark
 from attnlab._util.text import escape_controls
 from attnlab.report.section import Name, Strong, escape_tags, to_markdown
 
-LATEX_DELIMITERS: dict[str, Any] = {  # LaTeX is full of braces and percent signs
-    "variable_start_string": "<<",
-    "variable_end_string": ">>",
-    "block_start_string": "<%",
-    "block_end_string": "%>",
-    "comment_start_string": "<#",
-    "comment_end_string": "#>",
-}
-
 
 def emphasize(sentence: Sequence[str], *, html: bool) -> str:
     """Return a sentence with its `Strong` parts in bold and its names as code, and everything else escaped."""
@@ -84,7 +75,6 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_without_controls,
-        **(LATEX_DELIMITERS if template.endswith(".tex.j2") else {}),
     )
     environment.globals |= {"to_markdown": to_markdown, "fold_notes": fold_notes, "version": __version__}
     environment.filters["emphasize"] = lambda sentence: emphasize(sentence, html=html)

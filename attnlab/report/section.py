@@ -90,20 +90,16 @@ Sentence = Sequence[str]  # its parts, some of them `Strong` or `Name`
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its file name, its title and the SVG, and its caption in a paper."""
+    """A plot: its file name, its title and the SVG."""
 
     file: str
     title: str
     svg: str
-    caption: str = ""
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page; empty parts are left out. The caption is that of its table in a paper.
-
-    One that `leads` has the verdicts of the study, and stands before the table of the cells.
-    """
+    """A section of the page. One that `leads` has the verdicts of the study, and stands before the table of the cells."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -111,5 +107,4 @@ class PageSection:
     plots: Sequence[Figure] = ()
     table: Table | None = None
     notes: Sequence[str] = ()
-    caption: str = ""
     leads: bool = False

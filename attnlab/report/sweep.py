@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attnlab.report.analysis import Analysis, Results
 from attnlab.report.plots.lines import RateCurve, curve_limits, rate_plot
 from attnlab.report.section import Column, Figure, PageSection, Table, TableRow
-from attnlab.report.wording import better, count, format_interval, metric_name
+from attnlab.report.wording import better, count, format_interval
 from attnlab.stats.cells import comparisons
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.sweep import (
-    MIN_FITTED,
-    WINDOW,
     CurveProblem,
     LearningRateCurve,
     describe_problem,
@@ -66,18 +64,14 @@ def _advice(curve: LearningRateCurve) -> str:
 
 
 def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> str:
-    """Return a paragraph on how the curves are fitted and compared."""
+    """Return the paragraph above the plots: what was trained, and what is compared."""
     rates = sorted({rate for curve in curves for rate in curve.runs.tried})
     values = ", ".join(f"{rate:.4g}" for rate in rates)
     sweep = spec.estimator.sweep
-    name = hyperparameter_name(sweep)
     return (
-        f"Every cell was trained at each {sweep} ({values}) with every seed. The curve of a cell is the polynomial in log10 "
-        f"{sweep} through its mean {spec.metric} on the test split at the {WINDOW} values around its best ({MIN_FITTED} where "
-        "no others completed); cells may differ in shape, and are compared at the lowest points (highest, for a metric to be "
-        "maximized). A seed contributes the value of the polynomial through its runs at the optimum of its cell; differences, "
-        f"intervals and p-values are computed from the contributions, paired by seed. The best {name} tried, around which a "
-        "curve is fitted, is chosen on the validation split."
+        f"Every cell was trained at each {sweep} ({values}) with every seed. Cells are compared at the optima of curves of "
+        f"their mean {spec.metric} on the test split over log10 {sweep}; the best {hyperparameter_name(sweep)} tried, around "
+        "which a curve is fitted, is chosen on the validation split."
     )
 
 
@@ -99,12 +93,7 @@ def _plots(curves: Sequence[RateCurve], spec: ComparisonSpec) -> list[Figure]:
             direction=spec.direction,
             clip=f"sweep{suffix}",
         )
-        caption = (
-            f"{metric_name(spec)[:1].upper()}{metric_name(spec)[1:]} by {hyperparameter_name(spec.estimator.sweep)} "
-            f"({better(spec.direction)}): dots are runs, lines the fitted curves, rings their optima, and bars the 95 % "
-            "intervals of the optima. Crosses are diverged runs."
-        )
-        plots.append(Figure(f"sweep{suffix}.svg", title, drawing, caption))
+        plots.append(Figure(f"sweep{suffix}.svg", title, drawing))
     return plots
 
 
@@ -150,29 +139,15 @@ def _sensitivity(curve: LearningRateCurve) -> str:
 
 
 def _notes(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) -> Iterable[str]:
-    sweep = spec.estimator.sweep
-    name = hyperparameter_name(sweep)
-    yield (
-        f"Intervals of the optimal {name} are 95 % t-intervals over seeds of its logarithm. Sensitivity: the mean of the loss "
-        f"(for a metric to be maximized, its negative) over the swept range, uniform in log10 {sweep}, minus the loss at "
-        "the optimum, or at the best value tried where there is no optimum, after Wortsman et al. (2023, arXiv:2309.14322)."
-    )
+    name = hyperparameter_name(spec.estimator.sweep)
     if any(curve.sensitivity_is_bound for curve in curves):
         yield (
             "The loss of a diverged run counts as the largest mean loss that any cell completed with; the sensitivity of its "
-            "cell is therefore a lower bound. A value at which a run diverged is worse than any other and is not fitted."
+            "cell is therefore a lower bound."
         )
-    yield (
-        "Difference: from the baseline at the optima, and beside it at the best values tried. The latter is the difference of "
-        "two values of a grid, which the place of the optima between its values changes. A verdict needs both: without "
-        "the same verdict at the best values tried, by their paired test alone, there is none."
-    )
     if any(curve.is_flat for curve in curves):
         yield f"Any: the cell has the same {spec.metric} at every {name} tried, and is compared by it without a fit."
-    yield (
-        f"A cell has no verdict if its best {name} is the smallest or largest tried, or if fewer than {MIN_FITTED} values "
-        "completed: a parabola through three cannot show that a curve is lopsided."
-    )
+    yield "Curves, columns and what has no verdict: docs/studies/learning-rate.md."
 
 
 class SweepAnalysis(Analysis[dict[str, LearningRateCurve]]):

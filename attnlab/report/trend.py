@@ -13,18 +13,12 @@ from attnlab.report.summary import Strong, Summary
 from attnlab.report.wording import (
     count,
     describe_mark,
-    describe_seeds,
-    describe_test,
     format_both,
     format_change,
     format_consistent,
     format_interval,
     format_p_value,
-    interval_clause,
     level_noun,
-    metric_name,
-    simultaneous_clause,
-    test_clause,
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.records import as_columns, comparison_name
@@ -146,27 +140,12 @@ def describe_method(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
 
 def trend_notes(trends: Sequence[Trend], spec: ComparisonSpec) -> list[str]:
     """Return notes on the figures of the table."""
-    texts = [
-        "Per doubling: for each seed, the differences at the levels are fitted by a line over the logarithm of "
-        f"{level_noun(spec)}; shown are the mean slope over seeds and its 95 % t-interval. Over the range: the "
-        "same from the lowest to the highest level.",
-        "“Shrinks” and “grows” are about the size of the difference: its slope and its value halfway both have a "
-        "significant sign. “Changes sign”: significantly better at one end of the range and significantly worse at the "
-        "other. “Shrinks or changes sign” and the like: the slope is significant, but these seeds do not show which of "
-        "the two. “Inconclusive” does not mean that the difference stays the same; a trend is inconclusive, too, if the "
-        "differences at the levels contradict the line.",
-        "Trends are tested at a level of 5 % by a paired t-test of the slopes, corrected by Holm's method over the "
-        "trends of the table, separately from the verdicts; the values halfway are tested in the same way, at 5 % of "
-        "their own. Only seeds that completed at every level count.",
-    ]
-    texts += describe_mark({trend.name: trend.slope for trend in trends if trend.slope}, of="slopes")
+    texts = describe_mark({trend.name: trend.slope for trend in trends if trend.slope}, of="slopes")
     if spec.margin is None:
         texts.append("Without a margin, the study cannot show that a difference is steady.")
     else:
         texts.append(f"Steady: two one-sided tests place the change over the range within the margin, ±{spec.margin:g}.")
-    if any(len(trend.levels) > 2 for trend in trends):
-        texts.append("A line may hide a difference that rises and falls again: compare the columns of the levels.")
-    return texts
+    return [*texts, "Columns, words and tests: docs/studies/length.md#how-to-read-a-trend."]
 
 
 def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mapping[str, str]) -> list[Figure]:
@@ -180,31 +159,8 @@ def draw_trends(trends: Sequence[Trend], spec: ComparisonSpec, *, colors: Mappin
     for i, chunk in enumerate(chunks):
         file = f"trend{f'-{i}' if len(chunks) > 1 else ''}.svg"
         drawing = trend_plot(chunk, title=title, note=note, axis=level_noun(spec), margin=spec.margin)
-        figures.append(Figure(file, title, drawing, _figure_caption(trends, spec)))
+        figures.append(Figure(file, title, drawing))
     return figures
-
-
-def _figure_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
-    seeds = describe_seeds([c.difference.interval.n for trend in trends for c in trend.comparisons if c.difference])
-    margin = f"; the band is the margin of equivalence, ±{spec.margin:g}" if spec.margin else ""
-    return f"{_difference_of(trends, spec)}: means over {seeds}, with 95 % t-intervals{margin}."
-
-
-def _difference_of(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
-    where = describe_test([cell for trend in trends for cell in trend.comparisons])
-    return f"Difference in {metric_name(spec)} {where} from the baseline by {level_noun(spec)}"
-
-
-def table_caption(trends: Sequence[Trend], spec: ComparisonSpec) -> str:
-    """Return the caption of the table in a paper."""
-    slopes, levels = [trend.slope for trend in trends if trend.slope], level_noun(spec)
-    seeds = describe_seeds([slope.interval.n for slope in slopes])
-    return (
-        f"{_difference_of(trends, spec)}, and its change per doubling of {levels}: the mean over {seeds} of the slopes of "
-        f"lines over the logarithm of {levels}, {interval_clause(spec, [slope.interval for slope in slopes])}. "
-        f"p: {test_clause(slopes, spec, of='trend', equivalent='steady')}.{simultaneous_clause(slopes)} "
-        "Inconclusive does not mean that the difference stays the same, and nothing is claimed beyond these levels."
-    )
 
 
 def trend_lines(trends: Sequence[Trend], colors: Mapping[str, str]) -> list[TrendLine]:
@@ -305,7 +261,6 @@ class TrendAnalysis(Analysis[list[Trend]]):
             plots=draw_trends(estimate, results.spec, colors=results.colors),
             table=trend_table(estimate, colors=results.colors),
             notes=trend_notes(estimate, results.spec),
-            caption=table_caption(estimate, results.spec),
         )
 
     def summarize(self, summary: Summary, estimate: list[Trend], results: Results) -> Summary:

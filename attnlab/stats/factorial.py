@@ -31,7 +31,7 @@ References:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -403,11 +403,3 @@ def _prior(mean: paired.Interval, error: FamilyError, factor: float, effects: in
 def _scatters(mean: paired.Interval, error: FamilyError, factor: float) -> bool:
     """Return True for an effect that scatters over the seeds more than the rest of the residual, beyond chance."""
     return bool(mean.sd) and error.is_exceeded((mean.sd or 0.0) ** 2 / factor, mean.n - 1)
-
-
-def half_normal_scores(effects: Iterable[Effect]) -> list[tuple[Effect, float]]:
-    """Return the effects by size, each with its half-normal score: the expected size of this rank if no effect is real."""
-    from scipy.special import ndtri
-
-    ranked = sorted(effects, key=lambda effect: abs(effect.difference.interval.mean))
-    return [(effect, float(ndtri(0.5 + 0.5 * (i + 0.5) / len(ranked)))) for i, effect in enumerate(ranked)]

@@ -91,7 +91,7 @@ def test_the_page_opens_with_the_effects_and_states_the_design(tmp_path: Path) -
     assert better < page.summary.text.index("rotary instead of learned by 0.") < worse
     assert worse < page.summary.text.index("ff_mult=2 instead of 4 by 0.") < equivalent
     assert "resolution IV: D = ABC" in text and "24 runs against 24" in text and "seeds as blocks" in text
-    for plot in ("main-effects.svg", "interactions.svg", "half-normal.svg"):
+    for plot in ("main-effects.svg", "interactions.svg"):
         assert (tmp_path / plot).is_file() and plot in text
     assert "effects.csv" in text and not list(tmp_path.glob("heat-*.svg"))
 
@@ -157,5 +157,5 @@ def test_a_stored_page_renders_again(tmp_path: Path) -> None:
     stored = load(tmp_path / "one")
     assert stored["info"].spec.factorial == DESIGN
     write(tmp_path / "two", **stored)
-    for name in ("README.md", "index.html", "half-normal.svg"):
+    for name in ("README.md", "index.html", "main-effects.svg"):
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "two" / name).read_text()

@@ -27,11 +27,6 @@ MAX_PRINTED = 4  # curves of a program
 MEAN_WIDTH, RUN_WIDTH = 1.9, 0.8  # line width of the mean over completed runs, and of an incomplete run
 NATS, OTHER_NATS = "nats", "nats per token, of different data"  # of the training loss
 
-CAPTION = (
-    "Learning curves. Lines are means over seeds, bands the range of the seeds, and thin lines incomplete runs. The axis "
-    "leaves out early values."
-)
-
 CurvePoints = list[tuple[float, ...]]  # (step, mean, lowest, highest)
 
 
@@ -59,16 +54,14 @@ def drawn_curves(points: pandas.DataFrame, spec: ComparisonSpec) -> list[str]:
     return [f"valid/{spec.metric}", "train/loss", *printed[:MAX_PRINTED]]
 
 
-def learning_curves(panels: Sequence[CurvePanel], *, about: str = "") -> list[Figure]:
-    """Draw the plots of `learning_panels`; `about` states of which runs. Of many cells, the paper has only the metric."""
+def learning_curves(panels: Sequence[CurvePanel]) -> list[Figure]:
+    """Draw the plots of `learning_panels`."""
     plots, drawn = [], Counter[str]()
-    faceted = [panel.metric for panel in panels if panel.panel][:1]
     for panel in panels:
-        caption = "" if faceted and panel.metric not in faceted else f"{CAPTION}{about and f' {about}'}"
         name = panel.metric.replace("/", "-") + (f"-{drawn[panel.metric]}" if panel.panel else "")
         drawn[panel.metric] += 1
-        svg_text = curve_plot(panel.curves, title=panel.title, note=panel.note, name=name, limits=panel.limits)
-        plots.append(Figure(f"{name}.svg", panel.title, svg_text, caption))
+        drawing = curve_plot(panel.curves, title=panel.title, note=panel.note, name=name, limits=panel.limits)
+        plots.append(Figure(f"{name}.svg", panel.title, drawing))
     return plots
 
 
