@@ -9,6 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.config.factors import factorial_design
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.look_history import LookHistory
@@ -48,7 +49,7 @@ def announce_looks(study: str, first: int, last: int, root: str | Path | None = 
 
 
 def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None = None) -> LookHistory:
-    """Return the looks at a study with that at this table, and record it.
+    """Return the looks at a study with that at this table, and record it; none without verdicts to look at.
 
     If the store cannot be read, or does not accept the record, a warning states so: the table itself is not lost.
 
@@ -56,14 +57,12 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
         spec: The comparison that the study makes.
         cells: Summaries of the table, before any correction for looks.
     """
-    with snapshot():
-        return _record_look(spec, cells, root)
-
-
-def _record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None) -> LookHistory:
     study, now = spec.study, _now()
+    if not spec.is_judged:
+        return LookHistory()
     try:
-        before = look_history(study, root)
+        with snapshot():
+            before = look_history(study, root)
     except UserError as error:
         logger.warning("the earlier looks at %s are not known, so its verdicts are not corrected for them: %s", study, error)
         return LookHistory()
@@ -94,6 +93,8 @@ def record_futility(
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     """Return a note when the next run of a plan makes a further look at its runs, with the level of its tests."""
+    if not (plan.study.baselines or factorial_design(plan.study)):
+        return []
     try:
         recorded = _history(plan.study.study, root)
         finished = finished_records(plan, root) if recorded.study or recorded.announced else {}

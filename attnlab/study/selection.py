@@ -13,7 +13,7 @@ from attnlab.tracking.attempts import failures, state_of
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import decode_questions, recorded_experiment
 from attnlab.tracking.tags import read_planned
-from attnlab.tracking.withdrawn import RESULTS, Present, left_out_records, withdrawn_records
+from attnlab.tracking.withdrawn import RESULTS, left_out_records, place_of, places, shown_records, withdrawn_records
 
 
 def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root: str | Path | None = None) -> Selection:
@@ -31,14 +31,15 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
         return Selection()
     client, experiment = recorded
     active, deleted = (search_runs(client, experiment.experiment_id, deleted=stage) for stage in (False, True))
-    present, questions = Present(active), decode_questions(experiment)
-    withdrawn, left_out = (
-        {place for record in records if (place := present.place(record))}
-        for records in (withdrawn_records(active, deleted), left_out_records(active))
+    shown, questions = shown_records(active), decode_questions(experiment)
+    failed_before = {place_of(record): failures(record) > 0 and state_of(record) in RESULTS for record in shown}
+    withdrawn, left_out = places(withdrawn_records(active, deleted), shown), places(left_out_records(active), shown)
+    not_run = find_not_run(read_planned(experiment.tags), exclude_trials(rows), spec) - withdrawn - left_out
+    retried = [place for place, is_retried in failed_before.items() if is_retried]
+    return Selection(
+        by_cell(withdrawn),
+        by_cell(left_out - failed_before.keys()),
+        by_cell(not_run),
+        by_cell(retried),
+        describe_change(questions[0], questions[-1]) if questions[1:] else "",
     )
-    shown = {present.place(record): record for record in present.records}
-    retried = [place for place, record in shown.items() if place and failures(record) and state_of(record) in RESULTS]
-    not_run = find_not_run(read_planned(experiment.tags), exclude_trials(rows), spec)
-    changed = describe_change(questions[0], questions[-1]) if questions else ""
-    missing = not_run - withdrawn - left_out
-    return Selection(by_cell(withdrawn), by_cell(left_out - shown.keys()), by_cell(missing), by_cell(retried), changed)

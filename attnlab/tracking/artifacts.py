@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
 from attnlab._util.files import describe_error
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
-from attnlab.tracking.client import connect, is_local, log_batch, runs_folder, search_runs
-from attnlab.tracking.relocation import require_inside, require_of_run
+from attnlab.tracking.client import connect, log_batch, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
@@ -306,7 +306,7 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
         tags = record.data.tags
         if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
             continue
-        path, name = _local_path(record, folder), str(record.info.run_name)
+        path, name = _local_path(record), str(record.info.run_name)
         if path is not None:
             arrays = read_items(path, name)
         else:
@@ -321,11 +321,11 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return items.reindex(columns=columns)
 
 
-def _local_path(record: Record, root: Path) -> Path | None:
+def _local_path(record: Record) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    location, run_id = str(record.info.artifact_uri), record.info.run_id
-    folder = require_inside(location, root) if is_local(root) else require_of_run(location, run_id)
-    return folder / ITEMS_FILE if folder and (folder / ITEMS_FILE).is_file() else None
+    address = urlparse(str(record.info.artifact_uri))
+    path = Path(unquote(address.path)) / ITEMS_FILE
+    return path if address.scheme in ("", "file") and path.is_file() else None
 
 
 def read_items(source: Path | bytes, name: str, where: str = ITEMS_FILE) -> dict[str, object]:

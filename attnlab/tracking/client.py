@@ -25,7 +25,7 @@ from attnlab._util.files import causes, describe_disk_error, file_lock, real_pat
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
-from attnlab.tracking.relocation import relocate_artifacts, require_inside, require_of_run
+from attnlab.tracking.relocation import relocate_artifacts
 from attnlab.tracking.schema import misfit_of_run
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
 VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
-ON_ARTIFACTS = {"download_artifacts", "list_artifacts", "log_artifact", "log_artifacts"}  # methods of a client
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -122,7 +121,7 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
         raise
     except Exception as error:  # any exception of the store's driver; its text may quote the address
         raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
-    return client if create else cast("MlflowClient", _ReadingClient(client, uri, root))
+    return client if create else cast("MlflowClient", _ReadingClient(client, uri))
 
 
 def _set_import_environment() -> None:
@@ -144,17 +143,14 @@ def _set_http_environment(*, writer: bool) -> None:
 class _ReadingClient:
     """An ``MlflowClient`` that raises a ``UserError`` if the store does not respond or rejects the call."""
 
-    def __init__(self, client: MlflowClient, uri: str, root: Path) -> None:
-        self._client, self._uri, self._root = client, uri, root
+    def __init__(self, client: MlflowClient, uri: str) -> None:
+        self._client, self._uri = client, uri
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with readable_errors(self._uri):
-                if name in ON_ARTIFACTS:
-                    location = self._client.get_run(args[0]).info.artifact_uri
-                    require_inside(location, self._root) if is_local(self._root) else require_of_run(location, args[0])
                 return method(*args, **kwargs)
 
         return call

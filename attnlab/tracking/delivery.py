@@ -28,7 +28,6 @@ from attnlab._util.patience import CONFLICTS, MAX_BACKOFF, MIN_BACKOFF, NOTICE_A
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.client import Point, log_batch, storable, summarize_error, unavailable_reason
-from attnlab.tracking.relocation import require_of_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -233,7 +232,6 @@ class RetryingClient:
         self.created[request_id] = ""
         record = self._delivery.call(create)
         self.created[request_id] = record.info.run_id
-        require_of_run(record.info.artifact_uri, record.info.run_id)
         return record
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
-from attnlab.tracking.client import connect, is_local, runs_folder, tracking_uri
+from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
-from attnlab.tracking.relocation import require_inside
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import require_study
 from attnlab.tracking.tags import split_note, with_answer
@@ -27,14 +26,12 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
         root: the runs folder, which has the artifacts unless a server chooses their location.
 
     Raises:
-        UserError: the experiment was deleted in MLflow, its record is damaged, or its artifacts are outside the runs folder.
+        UserError: the experiment was deleted in MLflow or its record is damaged.
     """
     experiment = _find_or_create(client, study, root)
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
     require_study(experiment)
-    if is_local(root):
-        require_inside(experiment.artifact_location, root)
     if STUDY_TAG not in experiment.tags:
         client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
     return experiment.experiment_id

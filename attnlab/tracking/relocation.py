@@ -8,13 +8,11 @@ in the database, where the clients, ``mlflow server`` and the UI read it.
 from __future__ import annotations
 
 import logging
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from attnlab._util.files import real_path
 from attnlab.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -52,49 +50,6 @@ def relocate_artifacts(root: Path, *, writable: bool) -> None:
         return
     _forget_repositories()
     logger.info("the runs folder was moved or copied from %s: its artifacts are now at %s", old, root / "artifacts")
-
-
-def require_inside(location: str | None, root: Path) -> Path | None:
-    """Return the folder of a location of artifacts, a path or a ``file:`` URI; None when a server keeps them.
-
-    Raises:
-        UserError: the folder, or the target of a link in it, is outside the runs folder: a record that somebody else wrote
-            must not decide which files are read or written.
-    """
-    address = urlparse(str(location or ""))  # a damaged database has bytes
-    if address.scheme == "mlflow-artifacts":
-        return None
-    if address.scheme not in ("", "file"):
-        raise UserError(
-            f"expected artifacts in the runs folder, got artifacts at {address.scheme}://{address.netloc}", "mlflow.db"
-        )
-    folder = Path(unquote(address.path))
-    _require_below(real_path(root) / "artifacts", folder, where="mlflow.db")
-    return folder
-
-
-def require_of_run(location: str | None, run_id: str) -> Path | None:
-    """Return the folder of a run's artifacts if a server names one on this machine, as on a shared disk; None: it keeps them.
-
-    Raises:
-        UserError: the folder is not one that MLflow makes for this run, or a link in it leads elsewhere: a server must not
-            decide which files of this machine are read or written.
-    """
-    address = urlparse(str(location or ""))
-    if address.scheme not in ("", "file"):
-        return None
-    folder = Path(unquote(address.path))
-    if not re.fullmatch("[0-9a-f]{32}", run_id) or folder.parts[-2:] != (run_id, "artifacts"):
-        raise UserError(f"expected the artifacts of the run {run_id} in .../{run_id}/artifacts, got {folder}", "MLflow")
-    _require_below(real_path(folder), folder, where="MLflow")
-    return folder
-
-
-def _require_below(top: Path, folder: Path, *, where: str) -> None:
-    """Raise a `UserError` if a folder, or the target of a link in it, is not below ``top``."""
-    for path in [folder, *folder.rglob("*")]:
-        if (path == folder or path.is_symlink()) and not real_path(path).is_relative_to(top):
-            raise UserError(f"expected artifacts in {top}, got {path}, which leads to {real_path(path)}", where)
 
 
 def _earlier_root(location: str) -> Path | None:

@@ -33,24 +33,31 @@ def withdrawn_records(active: Iterable[Record], deleted: Iterable[Record]) -> li
     return [*filter(_has_result, by_user), *filter(_has_result, (r for r in active if REDONE_TAG in r.data.tags))]
 
 
-class Present:
-    """The runs that a study reports, for comparison with others of its records."""
+def shown_records(active: Iterable[Record]) -> list[Record]:
+    """Return the records that a study reports."""
+    return [record for record in active if is_current(record) and _is_compared(record)]
 
-    def __init__(self, active: Iterable[Record]) -> None:
-        self.records = [record for record in active if is_current(record) and _is_compared(record)]
-        self._cells = {_configuration(record): record.data.tags["attnlab.cell"] for record in self.records}
-        self._trainings = {_training(record) for record in self.records}
 
-    def place(self, record: Record) -> tuple[str, int] | None:
-        """Return the cell and seed of another record of the study; None for one of other training or of another configuration.
+def place_of(record: Record) -> tuple[str, int]:
+    """Return the cell and the seed of a record."""
+    return record.data.tags["attnlab.cell"], int(record.data.tags["attnlab.seed"])
 
-        The plan may no longer contain its cell, which then counts if it was trained as long and tested like the others.
-        """
-        tags = record.data.tags
-        cell = self._cells.get(_configuration(record))
-        if cell is None and tags["attnlab.cell"] not in self._cells.values() and _training(record) in self._trainings:
-            cell = tags["attnlab.cell"]
-        return None if cell is None else (cell, int(tags["attnlab.seed"]))
+
+def places(records: Sequence[Record], shown: Sequence[Record]) -> set[tuple[str, int]]:
+    """Return the cell and seed of records that a study does not report; those of another training or configuration have none.
+
+    The plan may no longer contain the cell of a record, which then counts if it was trained as long and tested like the
+    others.
+    """
+    found: set[tuple[str, int]] = set()
+    cells = {_configuration(record): record.data.tags["attnlab.cell"] for record in shown} if records else {}
+    trainings = {_training(record) for record in shown} if records else set()
+    for record in records:
+        own, seed = place_of(record)
+        is_alike = own not in cells.values() and _training(record) in trainings
+        if cell := cells.get(_configuration(record), own if is_alike else ""):
+            found.add((cell, seed))
+    return found
 
 
 def left_out_records(active: Iterable[Record]) -> list[Record]:

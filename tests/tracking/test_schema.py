@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import cast
 
 import pytest
 from mlflow import MlflowClient
@@ -13,7 +12,6 @@ from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
 from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect
-from attnlab.tracking.relocation import require_inside, require_of_run
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from tests.support.stored_studies import store_study
@@ -76,37 +74,6 @@ def test_a_name_of_any_bytes_fits(name: str) -> None:
     assert misfit_of_study({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)}) is None
     config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
     assert misfit_of_run({**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}) is None
-
-
-def test_artifacts_stay_in_the_folder(tmp_path: Path) -> None:
-    inside = tmp_path / "artifacts/study/run/artifacts"
-    inside.mkdir(parents=True)
-    assert require_inside(inside.as_uri(), tmp_path) == require_inside(str(inside), tmp_path) == inside
-    assert require_inside("mlflow-artifacts:/1/2", tmp_path) is None
-    for location in ("http://elsewhere/x", "s3://bucket/x"):
-        with pytest.raises(UserError, match="expected artifacts in the runs folder, got artifacts at"):
-            require_inside(location, tmp_path)
-    for location in ("file:///etc", "/etc", f"{inside.as_uri()}/../../../../..", str(tmp_path), cast("str", b"\xff")):
-        with pytest.raises(UserError, match="expected artifacts in"):
-            require_inside(location, tmp_path)
-    (inside / "study.yaml").symlink_to("/etc/hostname")
-    with pytest.raises(UserError, match="/etc/hostname"):
-        require_inside(str(inside), tmp_path)
-
-
-def test_a_server_names_only_folders_that_mlflow_makes(tmp_path: Path) -> None:
-    run_id = "0a" * 16
-    folder = tmp_path / "shared" / run_id / "artifacts"
-    folder.mkdir(parents=True)
-    assert require_of_run(folder.as_uri(), run_id) == require_of_run(str(folder), run_id) == folder
-    for location in ("mlflow-artifacts:/1/2", "s3://bucket/x", "https://elsewhere/x"):
-        assert require_of_run(location, run_id) is None
-    for location, of in (("file:///etc", run_id), ("/etc", run_id), (f"{folder.as_uri()}/..", run_id), (str(folder), "shared")):
-        with pytest.raises(UserError, match="expected the artifacts of the run"):
-            require_of_run(location, of)
-    (folder / "study.yaml").symlink_to("/etc/hostname")
-    with pytest.raises(UserError, match="/etc/hostname"):
-        require_of_run(str(folder), run_id)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "study: [", "study: s\nnone: 1\n"])
