@@ -1,6 +1,5 @@
 """Check a variant against the contract: what it declares must hold, and what it does not declare must be refused."""
 
-import inspect
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,8 +13,7 @@ import torch
 
 from attnlab._util.raise_site import describe_error
 from attnlab._util.text import html_table
-from attnlab.components import PLACES, Component
-from attnlab.components.functions import FunctionComponent
+from attnlab.components import Component
 from attnlab.config.validation import check_option
 from attnlab.errors import UserError, nearest
 from attnlab.nn import attention
@@ -317,7 +315,7 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
     except Unsupported as reason:
         return CheckResult(name, "refused", str(reason))
     except Failure as failure:
-        return CheckResult(name, "failed", failure.case, advice=_cross_advice(failure, classes[0]) or failure.advice)
+        return CheckResult(name, "failed", failure.case, advice=failure.advice)
     except UserError:  # the value of an option: the user's mistake, not that of the class
         raise
     except Exception as error:  # the classes are user code: any exception is a failure of the check
@@ -325,44 +323,15 @@ def _run_check(one: Check[T], target: T, classes: tuple[type, ...]) -> CheckResu
         return CheckResult(name, "failed", detail, advice=_advice(error, classes[0]), traceback=traceback.format_exc())
 
 
-def _cross_advice(failure: Failure, cls: type) -> str:
-    """Return advice on a function of positions as a component of cross-attention, which most such functions are not for."""
-    names = [component.__name__ for component in component_classes(cls) if issubclass(component, FunctionComponent)]
-    if not names or not failure.case.startswith("cross"):
-        return ""
-    return (
-        "In cross-attention, positions of queries and of keys have no common origin. A function that compares them declares "
-        f"the other roles below its definition: `{names[0]}.roles = {{'causal', 'bidirectional'}}`."
-    )
-
-
 def _advice(error: Exception, cls: type) -> str:
-    if components := component_classes(cls):
-        if "already exists" in str(error) and any(f"'{place}'" in str(error) for place in PLACES):
-            return "Rename this attribute of the component: the names of places are methods."
-        return f"A component defines {_signatures(components)}; attnlab/components/base.py documents shapes and results."
+    if component_classes(cls):
+        return (
+            "Attributes of a component must not have the name of a place, which is a method; attnlab/components/base.py "
+            "documents the arguments and the result of each place."
+        )
     if issubclass(cls, Variant) and isinstance(error, TypeError) and "argument" in str(error):
         return (
             "The constructor must be `__init__(self, config, *, options ...)` and the forward pass "
             "`forward(self, x, *, context=None, mask=None)`."
         )
-    if issubclass(cls, Variant):
-        return "Everything that the variant declares (roles, hooks, memory, backends) must run; --debug shows the traceback."
-    return "The contract calls the methods of the base class with all of their arguments; --debug shows the traceback."
-
-
-def _signatures(components: Iterable[type[Component]]) -> str:
-    """Return the constructor and the methods of the places of components, with their parameters."""
-    places = dict.fromkeys(place for cls in components for place in cls.places())
-    methods = [f"`{place}({', '.join(_parameters(getattr(Component, place)))})`" for place in places]
-    return ", ".join(["`__init__(self, config, *, options ...)`", *methods])
-
-
-def _parameters(method: Callable[..., Any]) -> Iterator[str]:
-    """Yield the parameters of a method, without their types, with `*` before the first that is keyword-only."""
-    star = "*"
-    for parameter in inspect.signature(method).parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and star:
-            yield star
-            star = ""
-        yield parameter.name
+    return "What the class declares must run, and take all arguments of the base class; --debug shows the traceback."

@@ -25,13 +25,17 @@ from attnlab.nn.processor import DTYPES
 from attnlab.tasks import Batch
 from attnlab.testing.checks.modes import ADVICE as MODES_ADVICE
 from attnlab.testing.checks.modes import LEAK
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff, require_small
 from attnlab.testing.checks.target import perturb_constant_parameters, seed_generators, trained_parameters
 from attnlab.training.device import autocast
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 7, 5  # prime and unequal, so that swapped dimensions do not go unnoticed
 HEADS, DIM, DEPTH, VOCABULARY, CLASSES = 3, 21, 2, 17, 4
 TOLERANCE = 1e-9  # in float64
+CACHE_ADVICE = (
+    "With a cache, the model receives the tokens from position `start` on: embed them at these positions, and let each "
+    "attention add the keys and values of earlier calls."
+)
 
 
 @dataclass(frozen=True)
@@ -194,13 +198,11 @@ def padding(target: ModelTarget) -> str:
     logits, worst = _outputs(model, batch), 0.0
     for side, other in _with_other_padding(batch):
         gap = _real_gap(batch, logits, _outputs(model, other))
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"the {side} changes the logits of real positions by {format_number(gap)}",
-                "Pass `batch.mask` to the attention over the inputs, and `batch.source_mask` to the encoder and to "
-                "cross-attention; leave padding out of a mean.",
-            )
-        worst = max(worst, gap)
+        advice = (
+            "Pass `batch.mask` to the attention over the inputs, `batch.source_mask` to the encoder and to cross-attention; "
+            "leave padding out of a mean."
+        )
+        worst = max(worst, require_small(gap, TOLERANCE, f"the {side} changes the logits of real positions", advice))
     return f"padding changes real outputs by {format_number(worst)}"
 
 
@@ -232,11 +234,8 @@ def rows(target: ModelTarget) -> str:
     logits, worst = _outputs(model, batch), 0.0
     for i, row in enumerate(batch.split(ROWS)):
         gap = _real_gap(row, logits[i : i + 1], _outputs(model, row))
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"row {i} differs alone and in a batch of {ROWS} by {format_number(gap)}", "Look for an operation across rows."
-            )
-        worst = max(worst, gap)
+        case = f"row {i} differs alone and in a batch of {ROWS}"
+        worst = max(worst, require_small(gap, TOLERANCE, case, "Look for an operation across rows."))
     return f"alone and in a batch, outputs differ by {format_number(worst)}"
 
 
@@ -272,12 +271,7 @@ def decoding(target: ModelTarget) -> str:
             for i in range(LENGTH):
                 features = model.decode(tokens[:, i : i + 1], encoded if i == 0 else encoded[:, :0], mask, start=i)
                 gap = max_abs_diff(features, whole[:, i : i + 1])
-                if not gap <= TOLERANCE:
-                    raise Failure(
-                        f"position {i} differs from the whole target by {format_number(gap)}",
-                        "With a cache, decode() receives the tokens from position `start` on: embed them at these positions, "
-                        "and let each attention add the keys and values of earlier calls.",
-                    )
+                require_small(gap, TOLERANCE, f"position {i} differs from the whole target", CACHE_ADVICE)
     return f"{LENGTH} positions one at a time"
 
 
@@ -292,12 +286,8 @@ def _decode_language_model(target: ModelTarget) -> str:
         for length in (3, 1, 1, 2):  # LENGTH tokens in all
             logits, _ = model(batch.inputs[:, start : start + length], start=start)
             gap = max_abs_diff(logits, whole[:, start : start + length])
-            if not gap <= TOLERANCE:
-                raise Failure(
-                    f"positions {start} .. {start + length - 1} differ from the whole sequence by {format_number(gap)}",
-                    "With a cache, forward() receives the tokens from position `start` on: embed them at these positions, let "
-                    "each attention add the keys and values of earlier calls, and leave the caches to the attention.",
-                )
+            case = f"positions {start} .. {start + length - 1} differ from the whole sequence"
+            require_small(gap, TOLERANCE, case, CACHE_ADVICE)
             start += length
     return f"{LENGTH} positions in 4 calls"
 

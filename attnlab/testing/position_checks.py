@@ -20,8 +20,8 @@ from torch import Tensor
 from attnlab.nn.layers import relative_shift
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import with_defaults
-from attnlab.testing.checks.positions import block_gap
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.positions import block_gap, require_hook_shapes
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff, require_small
 from attnlab.testing.checks.target import (
     BATCH,
     LENGTH,
@@ -136,46 +136,11 @@ def shapes(target: SchemeTarget) -> str:
         )
     for role in target.roles:
         for t, s in [(1, 1), (2, 2), (LENGTH, LENGTH), (LENGTH, LENGTH + MEMORY), (1, LENGTH)]:
-            _check_shapes(target, role, t, s)
+            if s == t or role == "causal":
+                case = f"role {role}, {t} queries, {s} keys"
+                require_hook_shapes(target.build(role), target.noise(t), target.noise(s, seed=2), case)
     sizes = f"{target.heads} heads of width {target.head_dim}"
     return f"hook '{target.hook}', {', '.join(target.roles)}: lengths 1 to {LENGTH}, memory {MEMORY}, {sizes}"
-
-
-def _check_shapes(target: SchemeTarget, role: str, t: int, s: int) -> None:
-    if (s > t and role != "causal") or target.hook == "none":
-        return
-    scheme, h, d = target.build(role), target.heads, target.head_dim
-    q, k = target.noise(t), target.noise(s, seed=2)
-    results: list[tuple[Any, tuple[int, ...], bool]]  # value, shape, whether it may broadcast
-    if target.hook == "embed":
-        results = [(scheme.embed(s), (s, h * d), True)]
-    elif target.hook == "rotate":
-        rotated = scheme.rotate(q, k)
-        if not isinstance(rotated, tuple | list) or len(rotated) != 2:
-            got = f"a {type(rotated).__name__}" if not isinstance(rotated, tuple | list) else f"{len(rotated)} values"
-            raise Failure(f"role {role}: rotate() returned {got}", "rotate() must return q and k.")
-        width = rotated[0].shape[-1] if isinstance(rotated[0], Tensor) and rotated[0].dim() else d
-        width = max(width, d)  # both may become wider, to the same width
-        results = [(rotated[0], (*q.shape[:-1], width), False), (rotated[1], (*k.shape[:-1], width), False)]
-    else:
-        results = [(scheme.bias(q, k, scale=0.5), (BATCH, h, t, s), True)]
-    for value, shape, broadcasts in results:
-        if not isinstance(value, Tensor) or not _fits(tuple(value.shape), shape, broadcasts=broadcasts):
-            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            case = f"role {role}, {t} queries, {s} keys: {target.hook}(): expected {shape}, got {got}"
-            raise Failure(case, f"See Position.{target.hook} for the shape that it must return.")
-        if not torch.isfinite(value).all():
-            raise Failure(
-                f"role {role}, {t} queries, {s} keys: {target.hook}() is not finite",
-                "Hidden keys are masked by the variant: return finite values for them, too.",
-            )
-
-
-def _fits(shape: tuple[int, ...], expected: tuple[int, ...], *, broadcasts: bool) -> bool:
-    try:
-        return shape == expected or (broadcasts and tuple(torch.broadcast_shapes(shape, expected)) == expected)
-    except RuntimeError:
-        return False
 
 
 def effect(target: SchemeTarget) -> str:
@@ -224,12 +189,9 @@ def memory(target: SchemeTarget) -> str:
         whole = logits(scheme, q, k)
         for t in queries:
             gap = visible_gap("causal", logits(scheme, q[:, :, -t:], k), whole[:, :, -t:])
-            if not gap <= TOLERANCE:
-                raise Failure(
-                    f"causal, {t} queries, {length} keys: logits differ from the whole sequence by {format_number(gap)}",
-                    "Queries and keys end at the same position: query i is at i + s - t, as in relative_distance(t, s).",
-                )
-            worst = max(worst, gap)
+            case = f"causal, {t} queries, {length} keys: logits differ from the whole sequence"
+            advice = "Queries and keys end at the same position: query i is at i + s - t, as in relative_distance(t, s)."
+            worst = max(worst, require_small(gap, TOLERANCE, case, advice))
     return f"error {format_number(worst)}"
 
 
@@ -254,12 +216,9 @@ def prefix(target: SchemeTarget) -> str:
             else:
                 part = logits(scheme, q[:, :, :t], k[:, :, :t])
                 gap = visible_gap("causal", part, logits(scheme, q, k)[:, :, :t, :t])
-            if not gap <= TOLERANCE:
-                raise Failure(
-                    f"causal: the first {t} of {length} positions differ from a sequence of {t} by {format_number(gap)}",
-                    "A position must not depend on the length of the sequence: count from its start, and do not divide by it.",
-                )
-            worst = max(worst, gap)
+            case = f"causal: the first {t} of {length} positions differ from a sequence of {t}"
+            advice = "A position must not depend on the length of the sequence: count from its start, and do not divide by it."
+            worst = max(worst, require_small(gap, TOLERANCE, case, advice))
     return f"error {format_number(worst)}"
 
 
@@ -271,17 +230,12 @@ def relative(target: SchemeTarget) -> str:
         raise Failure(f"a scheme that acts by '{target.hook}' is declared relative", "Set `relative = False`.")
     worst = 0.0
     for role, length in product(target.roles, (LENGTH, LONG)):
-        scheme = target.build(role, length=max(length, TRAINED_LENGTH))
-        b = BATCH if length == LENGTH else 1
-        q, k = (target.noise(1, b=b, seed=seed).expand(-1, -1, length, -1) for seed in (1, 2))  # only positions differ
-        values = logits(scheme, q, k)
+        scheme, *qk = _sequence(target, role, length)
+        values = logits(scheme, *(z[:, :, :1].expand_as(z) for z in qk))  # only positions differ
         gap = visible_gap(role, values[..., 1:, 1:], values[..., :-1, :-1])
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"role {role}, length {length}: one step later, the logits of the same distance differ by {format_number(gap)}",
-                "Compute positions as i + s - t - j (relative_distance), or set `relative = False`.",
-            )
-        worst = max(worst, gap)
+        case = f"role {role}, length {length}: one step later, the logits of the same distance differ"
+        advice = "Compute positions as i + s - t - j (relative_distance), or set `relative = False`."
+        worst = max(worst, require_small(gap, TOLERANCE, case, advice))
     return f"logits differ along diagonals by {format_number(worst)}"
 
 
@@ -315,16 +269,13 @@ def batch_independence(target: SchemeTarget) -> str:
     target.require("rotate", "bias")
     worst = 0.0
     for role in target.roles:
-        scheme, q, k = target.build(role), target.noise(LENGTH), target.noise(LENGTH, seed=2)
+        scheme, q, k = _sequence(target, role, LENGTH)
         whole = logits(scheme, q, k)
         for row in range(BATCH):
             gap = visible_gap(role, logits(scheme, q[row : row + 1], k[row : row + 1]), whole[row : row + 1])
-            if not gap <= TOLERANCE:
-                raise Failure(
-                    f"role {role}: row {row} of {BATCH} differs from the row on its own by {format_number(gap)}",
-                    "Do not sum or normalize over the first dimension, and do not index it with positions.",
-                )
-            worst = max(worst, gap)
+            case = f"role {role}: row {row} of {BATCH} differs from the row on its own"
+            advice = "Do not sum or normalize over the first dimension, and do not index it with positions."
+            worst = max(worst, require_small(gap, TOLERANCE, case, advice))
     return f"error {format_number(worst)}"
 
 
@@ -334,19 +285,15 @@ def padding(target: SchemeTarget) -> str:
         raise NotDeclared("`reads_mask` is False")
     worst = 0.0
     for role in target.roles:
-        scheme, q, k = target.build(role), target.noise(LENGTH), target.noise(LENGTH, seed=2)
+        scheme, q, k = _sequence(target, role, LENGTH)
         real = torch.ones(LENGTH, dtype=torch.bool, device=q.device)
         real[4:6] = real[-2:] = False
         visible = real.expand(1, 1, LENGTH, LENGTH)
         visible = visible.tril() if role == "causal" else visible
         alone = logits(scheme, q[:, :, real], k[:, :, real])
         gap = visible_gap(role, logits(scheme, q, k, visible=visible)[:, :, real][..., real], alone)
-        if not gap <= TOLERANCE:
-            raise Failure(
-                f"role {role}, length {LENGTH}, 4 padded: logits differ from those without padding by {format_number(gap)}",
-                "Count the keys that are `visible` alone.",
-            )
-        worst = max(worst, gap)
+        case = f"role {role}, length {LENGTH}, 4 padded: logits differ from those without padding"
+        worst = max(worst, require_small(gap, TOLERANCE, case, "Count the keys that are `visible` alone."))
     return f"error {format_number(worst)}"
 
 
@@ -398,12 +345,9 @@ def products(target: SchemeTarget) -> str:
             content, distance, r = parts
             ours = 0.5 * (content @ k.mT + relative_shift(distance @ r.mT, s))
             gap = visible_gap(role, ours, logits(scheme, q, k))
-            if not gap <= TOLERANCE:
-                raise Failure(
-                    f"role {role}, {t} queries, {s} keys: relative_logits() and q k^T + bias() differ by {format_number(gap)}",
-                    "See attnlab.nn.RelativeLogits for the order of the distances; or return None.",
-                )
-            worst = max(worst, gap)
+            case = f"role {role}, {t} queries, {s} keys: relative_logits() and q k^T + bias() differ"
+            advice = "See attnlab.nn.RelativeLogits for the order of the distances; or return None."
+            worst = max(worst, require_small(gap, TOLERANCE, case, advice))
     return f"error {format_number(worst)}"
 
 

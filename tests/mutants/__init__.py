@@ -4,11 +4,10 @@
 which necessarily detect the same mistake.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from attnlab.positions import Position
 from attnlab.variants import Variant
-from attnlab.variants.dense import Dense
 from attnlab.variants.fixed_sparse import FixedSparse
 from attnlab.variants.strided_sparse import StridedSparse
 from tests.mutants.base import Plain
@@ -96,6 +95,7 @@ from tests.mutants.numbers import (
     KeepsKeys,
     KeepsOutput,
     NoDropout,
+    NormalizesMaskedWithoutEpsilon,
     NormalizesWithoutEpsilon,
     PlainTensor,
     Remembers,
@@ -116,7 +116,6 @@ from tests.mutants.schemes import (
     IgnoresHeads,
     IgnoresRotation,
     IgnoresStep,
-    KeepsMemoryAttached,
     ScalesByRotatedWidth,
     ShiftOffByOne,
     SummariesOffByOne,
@@ -135,13 +134,11 @@ class Mutant(NamedTuple):
     Attributes:
         variant: the variant to check.
         position: the position scheme of every check; None: see ``attnlab.testing.check``.
-        keep: replaces ``Backbone._update_memory``.
         also: other checks that necessarily fail.
     """
 
     variant: type[Variant]
     position: type[Position] | None = None
-    keep: Any = None
     also: frozenset[str] = frozenset()
 
 
@@ -149,13 +146,12 @@ MODES = "precisions and modes"
 
 MUTANTS: dict[str, list[Mutant]] = {
     "shapes": [Mutant(Squeezed)],
-    "one head": [Mutant(NeedsTwoHeads)],
-    "indivisible width": [Mutant(AnyWidth)],
-    "roles refused": [Mutant(AnyRole)],
+    "other shapes": [Mutant(NeedsTwoHeads), Mutant(AnyWidth)],
+    "refusals": [Mutant(AnyRole), Mutant(AnyHook), Mutant(AnyMemory), Mutant(AnyBackend)],
     "causality by value": [
         Mutant(LeaksValue),
         Mutant(SeesNext, also=frozenset({"causality by gradient"})),
-        Mutant(ConvolvesAhead, also=frozenset({"causality by gradient", "memory", "decoding", "key-value cache"})),
+        Mutant(ConvolvesAhead, also=frozenset({"causality by gradient", "memory", "key-value cache"})),
         Mutant(SeesNextLater, also=frozenset({"causality by gradient"})),
         Mutant(LeaksWithFourHeads),
         Mutant(LeaksFarFromBlocks),
@@ -180,7 +176,7 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(Plain, position=CountsFromLeft),
         Mutant(Plain, position=ShiftOffByOne, also=frozenset({"padding", "key-value cache"})),
     ],
-    "hooks take effect": [Mutant(IgnoresAlibi), Mutant(IgnoresRotation, also=frozenset({"rotation placement"}))],
+    "hooks take effect": [Mutant(IgnoresAlibi)],
     "bias placement": [
         Mutant(WrongHead),
         Mutant(Transposed),
@@ -195,11 +191,9 @@ MUTANTS: dict[str, list[Mutant]] = {
     ],
     "components take effect": [Mutant(PlainWithIdle)],
     "declared window": [Mutant(PlainWithWiderWindow)],
-    "rotation placement": [Mutant(TurnsQueriesOnly), Mutant(ScalesByRotatedWidth)],
-    "hooks refused": [Mutant(AnyHook)],
-    "memory": [Mutant(TopLeft), Mutant(ForgetsOldMemory, also=frozenset({"decoding"}))],
+    "rotation placement": [Mutant(IgnoresRotation), Mutant(TurnsQueriesOnly), Mutant(ScalesByRotatedWidth)],
+    "memory": [Mutant(TopLeft), Mutant(ForgetsOldMemory), Mutant(TopLeftAlone)],
     "masked memory": [Mutant(MasksFromTheLeft)],
-    "decoding": [Mutant(TopLeftAlone)],
     "key-value cache": [
         Mutant(ShiftsCache),
         Mutant(MixesTokens),
@@ -210,11 +204,9 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(LeavesState),
         Mutant(ForgetsInputs),
     ],
-    "memory gradient": [Mutant(Dense, keep=KeepsMemoryAttached)],
-    "memory refused": [Mutant(AnyMemory)],
     "gradcheck": [Mutant(DoubleGradient), Mutant(ForgetsMask), Mutant(DetachesFarPositions)],
     "gradient coverage": [Mutant(IdleProjection), Mutant(DeadKeys, also=frozenset({"gradcheck"}))],
-    "extreme inputs": [Mutant(NormalizesWithoutEpsilon), Mutant(SoftmaxWithoutMaximum)],
+    "extreme inputs": [Mutant(NormalizesWithoutEpsilon), Mutant(NormalizesMaskedWithoutEpsilon), Mutant(SoftmaxWithoutMaximum)],
     "bf16": [Mutant(CountsInBf16)],
     "attention bias": [Mutant(IgnoresBias), Mutant(IdleBias)],
     "residual projections": [Mutant(AddsInput), Mutant(NamesTheGate)],
@@ -246,16 +238,13 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(OverflowsInFloat16),
         Mutant(AddsNoise),
     ],
-    "backends refused": [Mutant(AnyBackend)],
     "saved bytes": [Mutant(SavesSquare)],
     "flops": [
         Mutant(ComputesSquare),
         Mutant(SaysLinear),
         Mutant(SquareInOneRole, also=frozenset({"gradient coverage", "saved bytes"})),
     ],
-    "state_dict": [Mutant(PlainTensor)],
-    "deepcopy": [Mutant(KeepsOutput)],
-    "pickle": [Mutant(HoldsLambda)],
+    "copies": [Mutant(PlainTensor), Mutant(KeepsOutput), Mutant(HoldsLambda)],
     "compile": [Mutant(AsksForValues)],
     "no hidden state": [Mutant(Remembers), Mutant(KeepsKeys), Mutant(LeaksAfterManyCalls)],
     "seed": [Mutant(ForeignRandom)],

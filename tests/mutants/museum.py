@@ -206,7 +206,7 @@ MUSEUM = [
         f"{GITHUB}/lucidrains/x-transformers (2.25.4, `orthog_project`; no thread)",
     ),
     Exhibit(NanOfMaskedRows, "all padding", f"{GITHUB}/pytorch/pytorch/issues/41508"),
-    Exhibit(TopLeftCausal, "decoding", f"{GITHUB}/pytorch/pytorch/issues/144858"),
+    Exhibit(TopLeftCausal, "memory", f"{GITHUB}/pytorch/pytorch/issues/144858"),
     Exhibit(DropsInEvaluation, "dropout", f"{GITHUB}/pytorch/pytorch/issues/124464"),
     Exhibit(Plain, "bf16", f"{GITHUB}/EleutherAI/gpt-neox/issues/1003", RotaryInHalfPrecision),
     Exhibit(
@@ -224,7 +224,7 @@ MUSEUM = [
     Exhibit(RepeatsMaskInAnotherOrder, "padding", f"{GITHUB}/lsdefine/attention-is-all-you-need-keras/issues/36"),
     Exhibit(DetachesNormalizer, "gradcheck", f"{GITHUB}/fla-org/flash-linear-attention/pull/875"),
     Exhibit(ScaleOfOneKernel, "backends", f"{GITHUB}/fla-org/flash-linear-attention/issues/47"),
-    Exhibit(Dense, "decoding", f"{GITHUB}/keras-team/keras-hub/pull/2862", AlibiOfQueriesAlone),
+    Exhibit(Dense, "memory", f"{GITHUB}/keras-team/keras-hub/pull/2862", AlibiOfQueriesAlone),
     Exhibit(IgnoresMaskInEvaluation, "training mode", f"{GITHUB}/pytorch/pytorch/issues/86120"),
     Exhibit(ForgetsMask, "gradcheck", f"{GITHUB}/Dao-AILab/flash-attention/issues/1251"),
     Exhibit(StopsDroppingAfterEvaluation, "dropout", f"{GITHUB}/NVIDIA/Megatron-LM/pull/318"),

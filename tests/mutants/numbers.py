@@ -120,6 +120,16 @@ class NormalizesWithoutEpsilon(Plain):
         return super().attend(q, k, v, mask, scale=scale)
 
 
+class NormalizesMaskedWithoutEpsilon(NormalizesWithoutEpsilon):
+    """Does so in calls with a mask alone."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float | None = None) -> Tensor:
+        attend = super().attend if mask is not None else super(NormalizesWithoutEpsilon, self).attend
+        if mask is None:
+            q, k = (z / (z.norm(dim=-1, keepdim=True) + 1e-12) for z in (q, k))
+        return attend(q, k, v, mask, scale=scale)
+
+
 class SoftmaxWithoutMaximum(ByHand):
     """Computes exponentials of logits as they are."""
 

@@ -164,11 +164,3 @@ class AnyMemory(Plain):
     @classmethod
     def unsupported(cls, setting: Setting) -> str | None:
         return super().unsupported(replace(setting, memory=False))
-
-
-class KeepsMemoryAttached:
-    """Replaces ``Backbone._update_memory``: memory with gradient."""
-
-    def __new__(cls, backbone: Any, x: Tensor, before: Tensor | None) -> Tensor:  # type: ignore[misc]
-        seen = x if before is None else torch.cat([before, x], dim=1)
-        return seen[:, -backbone.mem_len :]

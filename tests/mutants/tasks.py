@@ -598,6 +598,13 @@ class SplitsLate(Letters):
         return super().read()
 
 
+class SplitsVeryLate(SplitsLate):
+    """Trains on the whole text, of which valid and test are half a per cent each."""
+
+    def cuts(self) -> tuple[int, int, int]:
+        return 99_000, 99_500, 100_000
+
+
 class TrainsOnTestRows(Sums):
     """Draws training batches from the rows of the test split."""
 
@@ -615,11 +622,10 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
     + [splits.TargetsBefore, splits.ShowsSomeTargets, splits.ShowsTheClass],
     "padding": [TurnedMask],
     "before preparation": [CountsRows],
-    "repeatable evaluation": [DropsLast, IgnoresLimit, EvaluatesAnew, NumbersItemsByBatch],
-    "additive score": [ScoresMeans],
+    "repeatable evaluation": [ScoresMeans, DropsLast, IgnoresLimit, EvaluatesAnew, NumbersItemsByBatch],
     "chance level": [WrongDirection, OneClass, ScoresErrors, ScoresNothing],
     "loss": [Likelihood, CountsIgnored, SumsTheLoss, LossOfAll, MeanOfPositions],
-    "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows, SplitsLate],
+    "disjoint splits": [TestsTrain, Overlapping, TrainsOnTest, TrainsOnTestRows, SplitsLate, SplitsVeryLate],
     "scored once": [CountsTwice, OverlapsSegments],
     "exact bytes": [CountsTokens, CountsSubwords, Nats],
     "encoding": [LosesLetters],
@@ -648,7 +654,6 @@ TASK_MUTANTS: dict[str, list[type[Task]]] = {
 }
 NECESSARY: dict[type[Task], set[str]] = {  # checks that detect the same mistake
     DrawsGlobally: {"global state"},
-    ScoresMeans: {"repeatable evaluation"},
     DropsLast: {"planned tokens"},
     ShiftedTwice: set(),
     OtherSources: {"repeatable evaluation"},

@@ -157,17 +157,10 @@ class NamedLikeAPlace(Component):
         return 2 * v
 
 
-@pytest.mark.parametrize(
-    ("component", "words"),
-    [
-        (OtherParameters, "head_outputs(self, y, *, x, v)"),
-        (OtherResult, "queries_keys(self, q, k)"),
-        (NamedLikeAPlace, "Rename this attribute"),
-    ],
-)
-def test_an_exception_in_a_component_states_its_methods_and_its_line(component: type[Component], words: str) -> None:
+@pytest.mark.parametrize("component", [OtherParameters, OtherResult, NamedLikeAPlace])
+def test_an_exception_in_a_component_states_its_line_and_where_its_methods_are_documented(component: type[Component]) -> None:
     (result,) = check_component(component)
-    assert result.check == "shapes" and words in result.advice and "forward" not in result.advice
+    assert result.check == "shapes" and "components/base.py" in result.advice and "forward" not in result.advice
     assert "(test_components.py:" in result.detail
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from attnlab.nn import attention
-from attnlab.nn.attention import BACKENDS
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number
 from attnlab.testing.checks.target import CUDA_BACKENDS, AttentionLayer, CheckTarget, at_drawn_sizes, trained_parameters
 
@@ -135,19 +134,4 @@ def outputs(target: CheckTarget, layer: AttentionLayer, role: str, kind: str, dt
     return {"the output": y.detach(), **gradients_by_name}
 
 
-def refused(target: CheckTarget) -> str:
-    """Undeclared backends are refused, and declared ones exist."""
-    for name in target.variant.backends:
-        if name not in BACKENDS:
-            raise Failure(f"unknown backend {name!r} in `backends`", f"The backends are {', '.join(BACKENDS)}.")
-    missing = [name for name in BACKENDS if name not in target.variant.backends]
-    for name in missing:
-        if not target.variant_unsupported(backend=name):
-            raise Failure(
-                f"backend {name} is not among backends, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(setting)`, or declare the backend.",
-            )
-    return f"refused: {', '.join(missing)}" if missing else "every backend is declared"
-
-
-CHECKS = [Check("backends", at_drawn_sizes(equal, draws=1)), Check("backends refused", refused)]
+CHECKS = [Check("backends", at_drawn_sizes(equal, draws=1))]

@@ -5,7 +5,6 @@ Training mode: without dropout it computes what evaluation mode computes, and it
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -216,7 +215,7 @@ def equal(target: CheckTarget) -> str:
     for role in target.roles:
         layer = target.build(role)
         before = copy.deepcopy(layer.state_dict())
-        for name, inputs in _inputs(target, role):
+        for name, inputs in target.calls(role):
             expected, got = (_results(target, layer.train(training), *inputs) for training in (False, True))
             for what, value in got.items():
                 gap = max_abs_diff(value, expected[what])
@@ -230,18 +229,6 @@ def equal(target: CheckTarget) -> str:
             if not torch.equal(value, before[name]):
                 raise Failure(f"{role}: a forward pass in training mode changes {name.removeprefix('attention.')}", MODE_ADVICE)
     return f"outputs and gradients in both modes differ by {format_number(worst)}"
-
-
-def _inputs(target: CheckTarget, role: str) -> Iterator[tuple[str, tuple[Tensor, Tensor | None, Tensor | None]]]:
-    """Yield the name and the arguments of each kind of call: plain, with a mask and, if it is supported, with memory."""
-    x, context = target.inputs(role)
-    yield "", (x, context, None)
-    mask = torch.ones((x if context is None else context).shape[:2], dtype=torch.bool, device=target.device)
-    mask[0, 1:][-2:] = False
-    yield ", masked", (x, context, mask)
-    if target.has_memory(role):
-        memory = target.noise(len(x), target.sizes.memory, seed=8)
-        yield f", memory {memory.shape[1]}", (x, torch.cat([memory, x], dim=1), None)
 
 
 def _results(

@@ -1,4 +1,4 @@
-"""Memory: segments with memory give the outputs of the full sequence, and memory carries no gradient.
+"""Memory: segments with memory give the outputs of the full sequence.
 
 Cached decoding: the new positions of each call alone give the outputs of the full sequence.
 """
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.models.decoding import key_value_cache
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported, format_number, max_abs_diff, require_small
 from attnlab.testing.checks.target import LONG_LENGTH, AttentionLayer, CheckTarget, at_drawn_sizes
 
 PARTS = (5, 1, 1, 4, 2)  # new positions of each call
@@ -40,50 +40,28 @@ def _require_memory(target: CheckTarget) -> None:
 
 
 def segments(target: CheckTarget) -> str:
-    """A sequence processed in segments, each with the earlier ones as memory, gives the outputs of the full sequence."""
+    """A sequence in segments, or one query at a time, with what comes before as memory, gives the outputs of the whole."""
     _require_memory(target)
-    lengths = _segment_lengths(target)
-    worst = max(_in_segments(variation, length, ALIGN) for variation in target.with_every_scheme() for length in lengths)
-    listed = " and ".join(map(str, lengths))
-    return f"segments of {listed} of {_total(target)}: error {format_number(worst)}{_describe_schemes(target)}"
-
-
-def decoding(target: CheckTarget) -> str:
-    """One query at a time over a cache of inputs gives the outputs of the full sequence."""
-    _require_memory(target)
-    worst = max(_in_segments(variation, 1, SINGLE + ALIGN) for variation in target.with_every_scheme())
-    return f"one query at a time over a cache of inputs: error {format_number(worst)}{_describe_schemes(target)}"
+    return _in_all_segments(target, ALIGN)
 
 
 def masked(target: CheckTarget) -> str:
     """With a mask, too, segments with memory, single queries among them, give the outputs of the full sequence."""
     _require_memory(target)
-    lengths = (1, *_segment_lengths(target))
-    variations = target.with_every_scheme()
-    worst = max(_masked_gap(variation, n) for variation in variations for n in lengths)
-    listed = ", ".join(map(str, lengths))
-    return f"masked, segments of {listed} of {_total(target)}: error {format_number(worst)}{_describe_schemes(target)}"
+    return f"masked, {_in_all_segments(target, MASKED, masked=True)}"
 
 
-def _masked_gap(target: CheckTarget, length: int) -> float:
-    """Return the gap of segments with a mask; without one, the checks "memory" and "decoding" report it."""
-    try:
-        return _in_segments(target, length, MASKED, masked=True)
-    except Failure:
-        try:
-            _in_segments(target, length, MASKED)
-        except Failure as failure:
-            raise NotDeclared("segments with memory differ without a mask, too") from failure
-        raise
+def _in_all_segments(target: CheckTarget, advice: str, *, masked: bool = False) -> str:
+    """Compare segments of several lengths, single queries among them, with every scheme; return a description."""
+    lengths, schemes = (1, *_segment_lengths(target)), target.with_every_scheme()
+    worst = max(_in_segments(scheme, n, SINGLE * (n == 1) + advice, masked=masked) for scheme in schemes for n in lengths)
+    names = [scheme.scheme_name for scheme in schemes[1:]]
+    also = f"; also with {', '.join(names)}" if names else ""
+    return f"segments of {', '.join(map(str, lengths))} of {_total(target)}: error {format_number(worst)}{also}"
 
 
 SINGLE = "A single query must attend to all keys, including its own: a causal mask of one row masks nothing. "
 MASKED = "With memory, `mask` (b, s) covers `context` = [memory; x], not x alone: apply it to the keys as it is. "
-
-
-def _describe_schemes(target: CheckTarget) -> str:
-    names = [with_scheme.scheme_name for with_scheme in target.with_every_scheme()[1:]]
-    return f"; also with {', '.join(names)}" if names else ""
 
 
 def _total(target: CheckTarget) -> int:
@@ -116,13 +94,7 @@ def _in_segments(target: CheckTarget, length: int, advice: str, *, masked: bool 
             part = layer(x[:, start:end], x[:, :end] if start else None, mask[:, :end] if masked else None)
             case = f"causal, position {target.scheme_name}, memory {start}, segment {start} .. {end - 1}"
             case += ", masked" if masked else ""
-            if part.shape != y[:, start:end].shape:
-                raise Failure(f"{case}: expected {tuple(y[:, start:end].shape)}, got {tuple(part.shape)}", advice)
-            real = mask[:, start:end]
-            gap = max_abs_diff(part[real], y[:, start:end][real])
-            if not gap <= target.tolerance:
-                raise Failure(f"{case}: differs from the full sequence by {format_number(gap)}", advice)
-            worst = max(worst, gap)
+            worst = max(worst, _gap(part, y[:, start:end], case, target.tolerance, advice, real=mask[:, start:end]))
     return worst
 
 
@@ -131,68 +103,6 @@ def _starts(total: int, length: int) -> list[int]:
     starts = list(range(0, total, length))
     half = MAX_SEGMENTS // 2
     return starts if len(starts) <= MAX_SEGMENTS else starts[:half] + starts[-half:]
-
-
-def no_gradient(target: CheckTarget) -> str:
-    """In a model of two blocks, the loss of a segment gives no gradient to the tokens of the previous segment."""
-    _require_memory(target)
-    from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
-    from attnlab.config.types import Named, NamedVariant
-    from attnlab.models.build import build
-    from attnlab.models.language_model import LanguageModel
-
-    config = RunConfig(
-        task=Named(name="pydocs"),
-        variant=NamedVariant(name="dense"),
-        position=Named(name="none"),
-        backend="reference",
-        model=ModelConfig(dim=target.dim, depth=2, heads=target.heads, mem_len=7),
-        train=TrainConfig(steps=1),
-    )
-    model = build(config, _Tokens())
-    assert isinstance(model, LanguageModel)
-    for block in model.backbone.blocks:
-        block.attention = target.build("causal").attention
-    model = model.to(target.device, target.dtype)
-    first, second = torch.arange(10, device=target.device).view(2, 1, 5)  # different tokens in the two segments
-    _, memory = model(first)
-    logits, _ = model(second, memory)
-    rows = torch.autograd.grad(logits.square().sum(), model.backbone.embedding.weight)[0].abs().amax(1)
-    if not rows[:5].max().item() == 0:
-        raise Failure(
-            "2 blocks, memory 7, segments of 5: the second segment's loss gives the tokens of the first a gradient of "
-            f"{format_number(rows[:5].max().item())}",
-            "The model detaches memory when it stores it; the variant must not keep tensors of earlier calls.",
-        )
-    if not rows[5:].min().item() > 0:
-        raise Failure(
-            "2 blocks, memory 7: the tokens of the second segment receive no gradient", "Look for detach() in forward()."
-        )
-    return "0 for the previous segment, in a model of 2 blocks"
-
-
-class _Tokens:
-    """The attributes of a task that ``LanguageModel`` reads."""
-
-    kind, role, length, vocabulary, classes = "language_model", "causal", 5, 10, 0
-
-
-def refused(target: CheckTarget) -> str:
-    """Memory is refused if it is not declared, and always refused with absolute positions."""
-    if not target.variant.supports_memory:
-        if not target.variant_unsupported(memory=True, hook="none"):
-            raise Failure(
-                "memory is not declared, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(setting)`, or support `context` and set "
-                "`supports_memory = True`.",
-            )
-        return "refused: memory"
-    if not target.variant_unsupported(memory=True, hook="embed"):
-        raise Failure(
-            "memory with absolute positions is not refused, although positions of memory and input would coincide",
-            "End your override of unsupported() with `return super().unsupported(setting)`.",
-        )
-    return "refused: memory with absolute positions"
 
 
 @dataclass(frozen=True)
@@ -284,7 +194,8 @@ def _decode(target: CheckTarget, role: str, layer: AttentionLayer, case: _Case) 
                 part = layer.attention(
                     new, context=source, mask=mask if mask is None or role == "cross" else mask[:, : case.memory + end]
                 )
-                worst = max(worst, _gap(part, y[:, start:end], f"{where}: positions {start} .. {end - 1}", target.tolerance))
+                place = f"{where}: positions {start} .. {end - 1}"
+                worst = max(worst, _gap(part, y[:, start:end], place, target.tolerance, CACHE_ADVICE))
                 start = end
     return worst
 
@@ -296,21 +207,18 @@ def _mask(batch: int, length: int, device: str) -> Tensor:
     return mask
 
 
-def _gap(part: Tensor, expected: Tensor, where: str, tolerance: float) -> float:
-    """Return the largest difference of outputs; raise ``Failure`` if they differ by more than ``tolerance``."""
+def _gap(
+    part: Tensor, expected: Tensor, case: str, tolerance: float, advice: str, *, real: Tensor | slice = slice(None)
+) -> float:
+    """Return the largest difference of ``real`` outputs; raise ``Failure`` if they differ by more than ``tolerance``."""
     if part.shape != expected.shape:
-        raise Failure(f"{where}: expected {tuple(expected.shape)}, got {tuple(part.shape)}", CACHE_ADVICE)
-    gap = max_abs_diff(part, expected)
-    if not gap <= tolerance:
-        raise Failure(f"{where} differ from the full sequence by {format_number(gap)}", CACHE_ADVICE)
-    return gap
+        raise Failure(f"{case}: expected {tuple(expected.shape)}, got {tuple(part.shape)}", advice)
+    gap = max_abs_diff(part[real], expected[real])
+    return require_small(gap, tolerance, f"{case}: outputs differ from the full sequence", advice)
 
 
 CHECKS = [
     Check("memory", at_drawn_sizes(segments)),
-    Check("decoding", at_drawn_sizes(decoding)),
     Check("masked memory", at_drawn_sizes(masked)),
-    Check("memory gradient", no_gradient),
-    Check("memory refused", refused),
     Check("key-value cache", at_drawn_sizes(cached)),
 ]

@@ -47,6 +47,13 @@ def max_abs_diff(a: Tensor, b: Tensor) -> float:
     return gap if gap == gap else float("inf")
 
 
+def require_small(gap: float, tolerance: float, case: str, advice: str) -> float:
+    """Return a difference of values that must be the same; raise ``Failure`` if it exceeds the tolerance or is NaN."""
+    if not gap <= tolerance:
+        raise Failure(f"{case} by {format_number(gap)}", advice)
+    return gap
+
+
 def format_number(value: float) -> str:
     """Format a measured number with two significant digits."""
     return "0" if value == 0 else f"{value:.1e}"

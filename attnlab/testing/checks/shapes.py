@@ -5,7 +5,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, Unsupported
+from attnlab.nn.attention import BACKENDS
+from attnlab.testing.checks.positions import require_hook_shapes
+from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 from attnlab.variants import ROLES
 
@@ -28,33 +30,11 @@ def shapes(target: CheckTarget) -> str:
 
 def _check_scheme_shapes(target: CheckTarget, role: str) -> None:
     """Raise ``Failure`` unless the position scheme, which may be user code, returns the shapes that its hook requires."""
-    config, hook = target.position_config(role), target.scheme.hook
+    config = target.position_config(role)
     scheme = target.scheme(config).to(target.device, target.dtype).eval()
     b, t = target.sizes.batch, target.sizes.length
     q = torch.randn(b, config.heads, t, config.head_dim, device=target.device, dtype=target.dtype)
-    expected, results = tuple(q.shape), tuple[Tensor, ...]()
-    if hook == "embed":
-        expected, results = (t, target.dim), (scheme.embed(t),)
-    elif hook == "rotate":
-        results = tuple(scheme.rotate(q, q))
-        widths = [result.shape[-1] for result in results if isinstance(result, Tensor) and result.dim()]
-        expected = (*expected[:3], max([config.head_dim, *widths[:1]]))  # both may become wider, to the same width
-    elif hook == "bias":
-        expected, results = (*expected[:2], t, t), (scheme.bias(q, q, scale=1.0),)
-    for result in results:
-        if not _broadcasts(result, expected) or (hook == "rotate" and tuple(result.shape) != expected):
-            shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            case = f"position scheme {target.scheme_name}, role {role}, length {t}: {hook}()"
-            raise Failure(
-                f"{case}: expected {expected}, got {shape}", f"See Position.{hook} for the shape that it must return."
-            )
-
-
-def _broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    try:
-        return torch.broadcast_shapes(tensor.shape, shape) == shape
-    except (AttributeError, RuntimeError):  # not a tensor, or not broadcastable
-        return False
+    require_hook_shapes(scheme, q, q, f"position scheme {target.scheme_name}, role {role}, length {t}")
 
 
 def _check_output(x: Tensor, y: Tensor, *, case: str) -> None:
@@ -69,71 +49,59 @@ def _check_output(x: Tensor, y: Tensor, *, case: str) -> None:
         raise Failure(f"{case}: expected {x.dtype}, got {y.dtype}", "Cast the result to the dtype of x: y.to(x.dtype).")
 
 
-def one_head(target: CheckTarget) -> str:
-    """One head works or is refused with a reason."""
+def other_shapes(target: CheckTarget) -> str:
+    """One head, and a width that is not divisible by the number of heads, work or are refused."""
     if not target.variant.has_heads:
         raise NotDeclared("`has_heads` is False")
-    reason = next((r for r in (target.variant_unsupported(role=role, heads=1) for role in target.roles) if r), None)
-    if reason:
-        raise Unsupported(reason)
-    for role in target.roles:
-        config = target.position_config(role, heads=1)
-        if reason := target.scheme.unsupported(config):
-            raise Unsupported(f"{target.scheme_name}: {reason}")
-        x, context = target.inputs(role, 1, 3)
-        try:
-            y = target.build(role, heads=1)(x, context)
-        except Exception as error:  # any exception with one head is a failure of this check
-            raise Failure(
-                f"role {role}, heads 1, batch 1, length 3: {type(error).__name__}: {error}",
-                "Support one head, or override unsupported() to return a reason if heads < 2.",
-            ) from error
-        _check_output(x, y, case=f"role {role}, heads 1, batch 1, length 3")
-    return "one head works"
+    heads, results = max(target.heads, 2), []
+    # xformers requires widths of heads that 8 divides
+    backend = "reference" if "reference" in target.variant.backends else target.backend
+    for other in (replace(target, heads=1), replace(target, heads=heads, dim=heads * 7 + 1, backend=backend)):
+        name = f"width {other.dim} with {other.heads} head{'s' * (other.heads > 1)}"
+        results.append(f"{name} works")
+        for role in target.roles:
+            if reason := other.unsupported(role):
+                results[-1] = f"{name} refused: {reason}"
+                break
+            x, context = other.inputs(role, 1, 3)
+            case = f"role {role}, {name}, batch 1, length 3"
+            try:
+                y = other.build(role)(x, context)
+            except Exception as error:  # any exception of a shape that is not refused is a failure of this check
+                raise Failure(
+                    f"{case}: not refused, but raises {type(error).__name__}: {str(error)[:90]}",
+                    "unsupported() must return a reason: end your override with `return super().unsupported(setting)`.",
+                ) from error
+            _check_output(x, y, case=case)
+    return "; ".join(results)
 
 
-def width(target: CheckTarget) -> str:
-    """A width that is not divisible by the number of heads works or is refused."""
-    if not target.variant.has_heads:
-        raise NotDeclared("`has_heads` is False")
-    heads = max(target.heads, 2)
-    backend = (
-        "reference" if "reference" in target.variant.backends else target.backend
-    )  # xformers requires head widths divisible by 8
-    odd, role = replace(target, heads=heads, dim=heads * 7 + 1, backend=backend), target.roles[0]
-    if reason := odd.unsupported(role):
-        return f"refused: {reason}"
-    x, context = odd.inputs(role, 1, 3)
-    case = f"role {role}, width {odd.dim} with {heads} heads, batch 1, length 3"
-    try:
-        y = odd.build(role)(x, context)
-    except Exception as error:  # any exception with such a width is a failure of this check
-        raise Failure(
-            f"{case}: not refused, but raises {type(error).__name__}: {str(error)[:90]}",
-            "unsupported() must return a reason: end your override with `return super().unsupported(setting)`, or remove it.",
-        ) from error
-    _check_output(x, y, case=case)
-    return f"width {odd.dim} works with {heads} heads"
-
-
-def roles(target: CheckTarget) -> str:
-    """Roles that the variant does not declare are refused."""
-    missing = [role for role in ROLES if role not in target.variant.roles]
-    for role in missing:
-        if not target.variant_unsupported(role=role):
-            raise Failure(
-                f"role {role} is not among roles, but unsupported() returns None",
-                "End your override of unsupported() with `return super().unsupported(setting)`, or add the role to `roles`.",
-            )
-    unknown = [role for role in target.variant.roles if role not in ROLES]
-    if unknown:
-        raise Failure(f"unknown role {unknown[0]!r} in `roles`", f"The roles are {', '.join(ROLES)}.")
-    return f"refused: {', '.join(missing)}" if missing else "every role is declared"
+def refusals(target: CheckTarget) -> str:
+    """Roles, hooks, backends and memory that the variant does not declare are refused; names that it declares exist."""
+    variant, refused = target.variant, []
+    for kind, known, declared in (
+        ("role", ROLES, variant.roles),
+        ("hook", ("embed", "rotate", "bias"), variant.hooks),
+        ("backend", BACKENDS, variant.backends),
+    ):
+        if unknown := [name for name in declared if name not in known]:
+            raise Failure(f"unknown {kind} {unknown[0]!r} in `{kind}s`", f"Expected some of {', '.join(known)}.")
+        refused += [({kind: name}, f"{kind} {name}") for name in known if name not in declared]
+    # Positions of memory and input would coincide where they are added to the input.
+    memory = {"memory": True, "hook": "embed" if variant.supports_memory else "none"}
+    refused.append((memory, "memory with absolute positions" if variant.supports_memory else "memory"))
+    for setting, name in refused:
+        if not target.variant_unsupported(**setting):
+            advice = "End your override of unsupported() with `return super().unsupported(setting)`, or declare what works."
+            raise Failure(f"{name} is not declared, but unsupported() returns None", advice)
+    for hook in sorted(variant.hooks):
+        if reason := target.variant_unsupported(hook=hook):
+            raise Failure(f"hook '{hook}' is declared, yet refused: {reason}", f"Remove '{hook}' from `hooks`.")
+    return f"refused: {', '.join(name for _, name in refused)}"
 
 
 CHECKS = [
     Check("shapes", at_drawn_sizes(shapes)),
-    Check("one head", one_head),
-    Check("indivisible width", width),
-    Check("roles refused", roles),
+    Check("other shapes", other_shapes),
+    Check("refusals", refusals),
 ]

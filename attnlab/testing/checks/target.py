@@ -256,6 +256,17 @@ class CheckTarget:
         x = self.noise(b, t or self.sizes.length, seed=seed)
         return x, self.noise(b, s or self.sizes.context, seed=seed + 100) if role == "cross" else None
 
+    def calls(self, role: str) -> Iterator[tuple[str, tuple[Tensor, Tensor | None, Tensor | None]]]:
+        """Yield the name and the arguments of each kind of call: plain, with a mask and, if it is supported, with memory."""
+        x, context = self.inputs(role)
+        yield "", (x, context, None)
+        mask = torch.ones((x if context is None else context).shape[:2], dtype=torch.bool, device=self.device)
+        mask[0, 1:][-2:] = False
+        yield ", masked", (x, context, mask)
+        if self.has_memory(role):
+            memory = self.noise(len(x), self.sizes.memory, seed=8)
+            yield f", memory {memory.shape[1]}", (x, torch.cat([memory, x], dim=1), None)
+
     def noise(self, b: int, t: int, *, seed: int = 1) -> Tensor:
         """Return (b, t, dim) standard normal values."""
         values = torch.randn(b, t, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff
+from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff, require_small
 from attnlab.testing.checks.target import (
     LONG_LENGTH,
     AttentionLayer,
@@ -227,14 +227,10 @@ def both_sides(target: CheckTarget) -> str:
                         continue
                     case = f"{role}, batch 1, length {n}: changing"
                     if context is None:
-                        raise Failure(
-                            f"{case} input {j} changes no output before it",
-                            "Apply the causal mask only if self.causal is true.",
-                        )
-                    raise Failure(
-                        f"{case} context position {j} changes no output",
-                        "Compute keys and values from `context` if it is not None.",
-                    )
+                        advice = "Apply the causal mask only if self.causal is true."
+                        raise Failure(f"{case} input {j} changes no output before it", advice)
+                    advice = "Compute keys and values from `context` if it is not None."
+                    raise Failure(f"{case} context position {j} changes no output", advice)
         checked.append(role)
     return f"{', '.join(checked)}: every position up to {target.sizes.length}"
 
@@ -281,12 +277,11 @@ def own_position_alone(target: CheckTarget) -> str:
                     if not changed[j].item() > target.tolerance:
                         raise Failure(f"{case} output {j} not at all", "Compute the output from `x`.")
                     changed[j] = 0.0
-                    if not changed.max().item() <= target.tolerance:
-                        raise Failure(
-                            f"{case} output {int(changed.argmax())} by {format_number(changed.max().item())}",
-                            "Compute each position from its own input alone, or remove `mixes_positions = False`.",
-                        )
-                    worst = max(worst, changed.max().item())
+                    advice = "Compute each position from its own input alone, or remove `mixes_positions = False`."
+                    gap = require_small(
+                        changed.max().item(), target.tolerance, f"{case} output {int(changed.argmax())}", advice
+                    )
+                    worst = max(worst, gap)
     return f"{', '.join(target.roles)}: other positions change by {format_number(worst)}"
 
 
@@ -307,9 +302,7 @@ def content(target: CheckTarget) -> str:
                     "the content of padded positions changes real outputs": _content_gap(target, layer, x, context, mask),
                 }
             for change, gap in gaps.items():
-                if not gap <= target.tolerance:
-                    raise Failure(f"{case}: {change} by {format_number(gap)}", PADDING_ADVICE)
-            worst = max(worst, *gaps.values())
+                worst = max(worst, require_small(gap, target.tolerance, f"{case}: {change}", PADDING_ADVICE))
     return f"padding changes real outputs by {format_number(worst)}"
 
 
@@ -369,12 +362,11 @@ def _require_nothing_read(
     with torch.no_grad():
         other = torch.where(mask[..., None], context, 9 * target.noise(*context.shape[:2], seed=5))
         gap = max_abs_diff(layer(x, context, mask), layer(x, other, mask))
-        if not gap <= target.tolerance:
-            advice = (
-                "Pass `mask` to every call of `attend`, which returns zeros for a query without keys. Multiply weights of your "
-                "own by `visible.any(-1, keepdim=True)`."
-            )
-            raise Failure(f"{case}: the content of the padding changes outputs by {format_number(gap)}", advice)
+        advice = (
+            "Pass `mask` to every call of `attend`, which returns zeros for a query without keys. Multiply weights of your own "
+            "by `visible.any(-1, keepdim=True)`."
+        )
+        require_small(gap, target.tolerance, f"{case}: the content of the padding changes outputs", advice)
         try:
             layer(x, context[:, :0])
         except Failure as failure:
@@ -397,15 +389,9 @@ def rows(target: CheckTarget) -> str:
             for row in _some_rows(len(x)):
                 one = slice(row, row + 1)
                 alone = layer(x[one], None if context is None else context[one], mask[one])
-                gap = max_abs_diff(alone, y[one])
-                if not gap <= target.tolerance:
-                    raise Failure(
-                        f"{role}, length {x.shape[1]}: row {row} differs alone and in a batch of {len(x)} by "
-                        f"{format_number(gap)}",
-                        "Look for an operation across the batch: a reshape that swaps b and t, a norm over the batch, or "
-                        "running statistics.",
-                    )
-                worst = max(worst, gap)
+                case = f"{role}, length {x.shape[1]}: row {row} differs alone and in a batch of {len(x)}"
+                advice = "Look for an operation across the batch: a reshape that swaps b and t, or a norm over the batch."
+                worst = max(worst, require_small(max_abs_diff(alone, y[one]), target.tolerance, case, advice))
     return f"alone and in a batch, outputs differ by {format_number(worst)}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from attnlab.registry import check_options
 from attnlab.tasks import IGNORED, SPLITS, Batch, Task
 from attnlab.tasks.diagnostics.base import Diagnostic, level_label
 from attnlab.tasks.masking import predicted_tokens
-from attnlab.tasks.overlap import overlap
 from attnlab.tasks.validation import SAME_LOSS, losses_of_parts
 from attnlab.testing.checks.result import Check, Failure, NotDeclared
 from attnlab.testing.task_checks.target import FEW_ROWS, ROWS, TaskTarget, real_tokens, same
@@ -35,14 +34,12 @@ MASKED_BATCHES = 20  # of training rows
 MASKED_ROWS = 16  # of a batch
 KEPT = 0.3  # largest share of predicted tokens that may stand in their own place: BERT keeps 10 %
 REVEALED = 0.5  # largest share of predicted tokens that a fixed rule may find in the rest of a row
-SPLIT_ROWS = 512  # of each split that are compared
 WINDOWS = 24  # neighboring rows of an evaluation whose scored tokens are compared
 OVERLAP = 4  # tokens at the end of a row and at the start of the next that are no chance
 SHARED = 0.2  # share of rows of a split that may also occur in another, above what train shares with itself
-TOKENS = 1 << 20  # of a split whose passages are compared
+TRAIN_TOKENS = 1 << 20  # of an evaluation of train
 LOSS_BATCHES = 3
-DRAWN = 64  # training batches, spread over two epochs, that are compared with valid and test
-TRAIN_ROWS = 2048  # of an evaluation of train
+DRAWN, MOST_DRAWN = 64, 512  # training batches, spread over two epochs, that are compared with valid and test
 SPLIT_TOKENS = 1 << 23  # of valid and of test that they are compared with
 PASSAGE = 32  # tokens
 MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, for multiplicative hashing
@@ -65,14 +62,15 @@ def repeatable(target: TaskTarget) -> str:
                 f"{len(items)} rows of valid have {len(items.unique())} different items",
                 "`items` are indices of the rows within the evaluation: they do not begin at 0 again in each batch.",
             )
-    scores = [target.score(batches, "nothing") for batches in by_size]
-    for other in scores[1:]:
-        for name, mean in scores[0].items():
+    for predicted in ("nothing", "wrong"):
+        alone, *others = (target.score(batches, predicted) for batches in by_size)
+        for other, (name, mean) in product(others, alone.items()):
             if not _agrees(mean, other[name]):
                 raise Failure(
-                    f"{name} of uniform predictions on valid is {mean.value:g} with batches of 1, else {other[name].value:g} "
+                    f"{name} on valid is {mean.value:g} with batches of 1, else {other[name].value:g} "
                     f"(counts {float(mean.count):g} and {float(other[name].count):g})",
-                    "A batch size must not leave out, repeat or reorder what is scored: keep the last, smaller batch.",
+                    "score() returns sums and counts of the batch: (total, number of items). A batch size must not leave out, "
+                    "repeat or reorder what is scored: keep the last, smaller batch.",
                 )
     count = sum(_predicted(batch) if target.counts_tokens else len(batch.inputs) for batch in first)
     if count > target.limit(rows):
@@ -87,25 +85,6 @@ def _agrees(one: Mean, other: Mean) -> bool:
 def _predicted(batch: Batch) -> int:
     """Return the number of predicted tokens."""
     return int((batch.targets != IGNORED).sum())
-
-
-def additive(target: TaskTarget) -> str:
-    """The score of a batch is the sum of the scores of its rows, each as (sum, count)."""
-    batch = next(target.evaluation("valid", rows=ROWS))
-    if len(batch.inputs) < 2:
-        batch = target.train(0)
-    if len(batch.inputs) < 2:
-        raise NotDeclared("batches have one row")
-    for predicted in ("nothing", "wrong"):
-        whole, parts = target.score([batch], predicted), target.score(batch.split(len(batch.inputs)), predicted)
-        for name, mean in whole.items():
-            if not _agrees(mean, parts[name]):
-                raise Failure(
-                    f"{name} of {len(batch.inputs)} rows is {mean.value:g} (count {float(mean.count):g}), "
-                    f"of the rows one by one {parts[name].value:g} (count {float(parts[name].count):g})",
-                    "score() returns sums and counts of the batch, not means: (total, number of items).",
-                )
-    return f"{', '.join(whole)}: sums and counts of {len(batch.inputs)} rows"
 
 
 def chance(target: TaskTarget) -> str:
@@ -196,50 +175,44 @@ def _without_some_targets(batch: Batch) -> Batch:
 
 
 def disjoint(target: TaskTarget) -> str:
-    """Rows and passages of ``valid`` and ``test`` do not occur in ``train``, and rows of ``test`` do not occur in ``valid``."""
-    rows = {split: _rows(target, split) for split in SPLITS}
-    by_chance = _share(rows["train"][::2], rows["train"][1::2])  # of a task with few possible rows
-    worst = 0.0
+    """Rows and passages of a split do not occur in another one, nor those of ``valid`` and ``test`` in training batches."""
+    length = target.task.length
+    pieces = {
+        split: _pieces(target, target.evaluation(split, rows=max(1, tokens // length), batch_size=64))
+        for split, tokens in zip(SPLITS, (TRAIN_TOKENS, SPLIT_TOKENS, SPLIT_TOKENS), strict=True)
+    }
+    by_chance = _share(pieces["train"][::2], pieces["train"][1::2])  # of a task with few possible rows
+    shares = {}
     for split, other in (("valid", "train"), ("test", "train"), ("test", "valid")):
-        share = _share(rows[split], rows[other])
+        shares[split, other] = share = _share(pieces[split], pieces[other][1::2])
         if share > by_chance + SHARED:
-            raise Failure(
-                f"{share:.0%} of {len(rows[split])} rows of {split} are rows of {other}", "The splits must not share any item."
-            )
-        worst = max(worst, share)
-    if target.is_language_model:
-        tokens = {split: _tokens(target, split) for split in SPLITS}
-        for split, passages in zip(SPLITS[1:], overlap(tokens["train"], tokens["valid"], tokens["test"]), strict=True):
-            if passages.share > by_chance + SHARED:
-                raise Failure(
-                    f"{passages.share:.0%} of the passages of {split} occur in train", "Cut the text before it is sampled."
-                )
-    _require_drawn_from_train(target)
-    return f"at most {worst:.1%} of the rows are shared; {by_chance:.1%} within train"
+            advice = "The splits must not share any item: cut a text before it is sampled."
+            raise Failure(f"{share:.0%} of the rows or passages of {split} occur in {other}", advice)
+    for split in SPLITS[1:]:
+        _require_not_drawn(target, pieces["train"], pieces[split], split)
+    return f"at most {max(shares.values()):.1%} of the rows or passages are shared; {by_chance:.1%} within train"
 
 
-def _require_drawn_from_train(target: TaskTarget) -> None:
+def _require_not_drawn(target: TaskTarget, train: list[np.ndarray], rows: list[np.ndarray], split: str) -> None:
     """Raise ``Failure`` when training batches hold more of ``valid`` or ``test`` than an evaluation of ``train`` does.
 
-    A quarter of the share that a split would have if training read it like ``train`` is too much: that share is small where the
-    split is small.
+    A quarter of the share that the split would have if training read it like ``train`` is too much. The smaller that share, the
+    more rows are drawn: the test of a text of 90, 5 and 5 % is a twentieth of what is then drawn.
     """
     epoch = target.task.steps_per_epoch(32)
-    steps = sorted({i * 2 * epoch // DRAWN for i in range(DRAWN)})
+    whole = len(rows) / (len(rows) + 32 * epoch)
+    number = min(max(DRAWN, math.ceil(1 / whole)), MOST_DRAWN)
+    steps = sorted({i * 2 * epoch // number for i in range(number)})
     drawn = _pieces(target, (target.train(step, seed=i % 2, batch_size=32) for i, step in enumerate(steps)))
-    train = _pieces(target, target.evaluation("train", rows=TRAIN_ROWS, batch_size=64))
-    for split in SPLITS[1:]:
-        rows = _pieces(target, target.evaluation(split, rows=max(1, SPLIT_TOKENS // target.task.length), batch_size=64))
-        known = np.unique(np.concatenate(rows))
-        share, usual = (float(np.isin(np.concatenate(pieces), known).mean()) for pieces in (drawn, train))
-        error = (share * (1 - share) / len(drawn) + usual * (1 - usual) / len(train)) ** 0.5
-        whole = len(rows) / (len(rows) + 32 * epoch)
-        if share > usual + max(DEVIATIONS * error, whole / 4):
-            raise Failure(
-                f"{share:.1%} of the {'passages' if target.is_language_model else 'rows'} of train_batch() occur in {split}, "
-                f'{usual:.1%} of those of eval_batches("train")',
-                "train_batch() must draw from the training split alone.",
-            )
+    known = np.unique(np.concatenate(rows))
+    share, usual = (float(np.isin(np.concatenate(part), known).mean()) for part in (drawn, train))
+    error = (share * (1 - share) / len(drawn) + usual * (1 - usual) / len(train)) ** 0.5
+    if share > usual + max(DEVIATIONS * error, whole / 4):
+        raise Failure(
+            f"{share:.1%} of the rows or passages of train_batch() occur in {split}, {usual:.1%} of those of "
+            'eval_batches("train")',
+            "train_batch() must draw from the training split alone.",
+        )
 
 
 def _pieces(target: TaskTarget, batches: Iterable[Batch]) -> list[np.ndarray]:
@@ -260,23 +233,9 @@ def _pieces(target: TaskTarget, batches: Iterable[Batch]) -> list[np.ndarray]:
     return found
 
 
-def _rows(target: TaskTarget, split: str) -> list[bytes]:
-    batches = target.evaluation(split, rows=SPLIT_ROWS, batch_size=32)
-    rows = (row for batch in batches for row in batch.split(len(batch.inputs)) if (row.targets != IGNORED).any())
-    return [row.inputs.numpy().tobytes() + row.targets.numpy().tobytes() for row in islice(rows, SPLIT_ROWS)]
-
-
-def _share(rows: list[bytes], others: list[bytes]) -> float:
-    known = set(others)
-    return sum(row in known for row in rows) / len(rows) if rows else 0.0
-
-
-def _tokens(target: TaskTarget, split: str) -> np.ndarray:
-    """Return the first tokens of a split, row after row, in the smallest type: windows of the overlap are counted in bytes."""
-    dtype = np.min_scalar_type(target.task.vocabulary - 1)
-    rows = max(1, TOKENS // target.task.length)
-    batches = target.evaluation(split, rows=rows, batch_size=1)
-    return np.concatenate([batch.inputs.numpy().astype(dtype).flatten() for batch in islice(batches, rows)])
+def _share(rows: list[np.ndarray], others: list[np.ndarray]) -> float:
+    """Return the share of the pieces of ``rows`` that occur in ``others``."""
+    return float(np.isin(np.concatenate(rows), np.concatenate(others)).mean()) if rows and others else 0.0
 
 
 def exact_bytes(target: TaskTarget) -> str:
@@ -490,7 +449,6 @@ def _check_chance(task: Diagnostic, inputs: np.ndarray, targets: np.ndarray, cas
 
 CHECKS = (
     Check("repeatable evaluation", repeatable),
-    Check("additive score", additive),
     Check("chance level", chance),
     Check("loss", loss),
     Check("disjoint splits", disjoint),
