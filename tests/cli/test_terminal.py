@@ -11,6 +11,7 @@ import pytest
 
 from attnlab.cli import main
 from tests.cli.test_snapshots import STUDY
+from tests.support.paths import ROOT
 from tests.support.studies import COSINE
 from tests.support.terminal import ESCAPE, plain_lines, run_in_terminal
 
@@ -137,6 +138,13 @@ FURTHER_VERBS = [
     ["attention-maps", "quickstart"],
     ["generate", "quickstart/dense/0", "--length", "3"],
     ["bundle", "quickstart"],
+    ["export", "quickstart", "--to", "tensorboard"],
+    ["submit", "tiny.yaml", "--local"],
+    ["tune", "tiny.yaml"],
+    ["bench", "no_wo", "--lengths", "16", "--dim", "16", "--heads", "2", "--rounds", "1", "--threads", "1"],
+    ["profile", "no_wo", "--quick", "--tasks", "copy"],  # refused, as an example of an error
+    ["claims", "list", "--studies", str(ROOT / "ablations" / "claims"), "--reports", str(ROOT / "reports" / "claims")],
+    ["ui", "nothing"],
     ["redo", "quickstart", "dense"],
     ["delete", "quickstart", "no_wo", "--yes"],
     ["list"],
@@ -147,6 +155,7 @@ FURTHER_VERBS = [
     ["schema"],
     ["data"],
 ]
+MERGE = ["merge", "quickstart.zip"]
 PROGRAM = """
 import json, sys
 from attnlab.cli import main
@@ -173,7 +182,7 @@ def lines_on_screen(text: str) -> list[str]:
 def assert_printed_well(command: str, text: str) -> None:
     lines = lines_on_screen(text)
     assert not re.search(r"\\x1b|\[[0-9;]+m", "\n".join(lines)), f"{command}: a code is printed as text"
-    if not command.startswith(("data", "schema", "list")):  # with long addresses, JSON, and paths outside this folder
+    if not command.startswith(("claims", "data", "list", "merge", "schema")):  # long addresses, digests, sentences, JSON, paths
         assert max(map(len, lines)) <= 80, command
 
 
@@ -195,6 +204,8 @@ def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
 
 @pytest.mark.slow
 def test_every_verb_on_a_terminal(here: Path) -> None:
-    for command, text in outputs(here, [VERBS[1], *FURTHER_VERBS]).items():
+    assert {words[0] for words in [*VERBS, *FURTHER_VERBS, MERGE]} == set(main.VERBS.names())
+    texts = outputs(here, [VERBS[1], *FURTHER_VERBS])
+    for command, text in (texts | outputs(here, [MERGE], ATTNLAB_RUNS=str(here / "merged"))).items():
         assert_printed_well(command, text)
-        assert text.endswith("exit 0\r\n"), command
+        assert text.endswith("exit 0\r\n") or command.startswith(("profile", "ui")), command

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import pytest
 
@@ -13,7 +14,7 @@ from attnlab.planning.plan import plan
 from attnlab.report import figures
 from attnlab.report.notes import notes_on_intervals
 from attnlab.report.plots import svg
-from attnlab.report.plots.rows import ForestRow, forest_plot
+from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, seed_plot
 from attnlab.report.result import compare_result
 from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
@@ -128,6 +129,21 @@ def test_an_outer_interval_is_a_thin_line_with_caps_that_ends_at_the_frame() -> 
     assert [len(lines) for lines in thin] == [1, 1] and [len(lines) for lines in caps] == [2, 0]
     assert [drawing.count("<polygon") for drawing in drawings] == [0, 2], "an interval beyond the frame has arrows"
     assert all(0 <= x <= svg.WIDTH for level in thin for x in level[0])
+
+
+def test_28_seeds_leave_the_mean_and_its_interval_free() -> None:
+    values = {seed: seed / 280 for seed in range(28)}
+    rows = forest_plot([ForestRow("a", "#123456", [*values.values()], 0.05, 0.04, 0.06, "")], title="t", direction="min")
+    for drawing in (rows, seed_plot([SeedRow("a", "#123456", values, 0.05, 0.04, 0.06)], title="t")):
+        shapes = list(parse(drawing))
+        tops = [float(shape.attrib["cy"]) - float(shape.attrib["r"]) for shape in shapes if shape.tag.endswith("circle")]
+        levels = [float(shape.attrib["y1"]) for shape in shapes if _is_level(shape)]
+        assert len(tops) == 28 and levels and max(levels) < min(tops)
+
+
+def _is_level(shape: Element) -> bool:
+    """Whether a shape is a level line of a row."""
+    return shape.get("stroke") == "#123456" and "y1" in shape.attrib and shape.attrib["y1"] == shape.attrib["y2"]
 
 
 def _thin_lines(drawing: str) -> tuple[list[tuple[float, float]], list[float]]:
