@@ -1,16 +1,14 @@
-"""The plots of a study: differences, seeds, learning curves, trade-offs with costs, and heat maps of two axes."""
+"""The plots of a study: differences, seeds, and trade-offs with costs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 from attnlab._util import cost_metrics
 from attnlab._util.colors import BUILT_IN, color_of, shades
 from attnlab.report.notes import plot_label
 from attnlab.report.plots.learning import MAX_CELLS
-from attnlab.report.plots.maps import heat_map
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, forest_row, seed_plot
 from attnlab.report.plots.scatter import TradeoffPoint, tradeoff_plot
 from attnlab.report.plots.svg import fits_title
@@ -18,9 +16,6 @@ from attnlab.report.section import Figure
 from attnlab.report.wording import better, format_difference
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.records import comparison_name
-
-MAX_HEAT_MAPS = 6
-MIN_FILLED = 0.5  # share of a heat map's squares; with fewer, a table is easier to read
 
 
 def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
@@ -147,32 +142,3 @@ def _tradeoff_footer(points: Sequence[TradeoffPoint]) -> list[str]:
             "where level bars overlap, the costs may be the same",
         ]
     return [bar] if any(point.low is not None for point in points) else []
-
-
-def draw_heat_maps(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[Figure]:
-    """Draw the two axes with the most values against each other, one heat map per combination of the other axes."""
-    axis_values = {axis: list(dict.fromkeys(cell.axes[axis] for cell in cells)) for axis in spec.axes}
-    ranked = sorted((axis for axis in axis_values if len(axis_values[axis]) > 1), key=lambda axis: -len(axis_values[axis]))
-    means = [cell.value.mean for cell in cells if cell.value is not None]
-    if len(ranked) < 2 or not means:
-        return []
-    row_axis, column_axis, *others = ranked
-    figures = []
-    for combination in product(*(axis_values[axis] for axis in others)):
-        panel = [cell for cell in cells if tuple(cell.axes[axis] for axis in others) == combination]
-        values = {(c.axes[row_axis], c.axes[column_axis]): c.value.mean if c.value else c.outcome for c in panel}
-        rows, columns = (
-            [value for value in axis_values[axis] if any(cell.axes[axis] == value for cell in panel)]
-            for axis in (row_axis, column_axis)
-        )
-        if len(rows) < 2 or len(columns) < 2 or len(values) < MIN_FILLED * len(rows) * len(columns):
-            continue
-        where = ", ".join(f"{axis.rpartition('.')[2]} {value}" for axis, value in zip(others, combination, strict=True))
-        title = f"{spec.metric}{f', {where}' if where else ''}"
-        same_test = len({cell.test for cell in panel if cell.value}) <= 1
-        darker = "better" if same_test else f"{'lower' if spec.direction == 'min' else 'higher'}, on different tests"
-        note = f"{row_axis} down, {column_axis} across; darker is {darker}"
-        limits = (min(means), max(means))
-        svg = heat_map(values, rows=rows, columns=columns, title=title, note=note, direction=spec.direction, limits=limits)
-        figures.append(Figure(f"heat-{len(figures)}.svg", title, svg))
-    return figures[:MAX_HEAT_MAPS]

@@ -12,7 +12,7 @@ from attnlab._util.run_state import RunState
 from attnlab._version import __version__
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
-from attnlab.report.figures import cell_colors, draw_differences, draw_heat_maps, draw_tradeoffs
+from attnlab.report.figures import cell_colors, draw_differences, draw_tradeoffs
 from attnlab.report.methods import Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
 from attnlab.report.notes import item_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
@@ -124,7 +124,6 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)
     sections = [
         *analyzed.sections(),
-        _grid_section(cells, spec),
         search,
         _learning_section(learning_panels(cells, alike, curves, spec=spec, colors=colors), spec),
         _cost_section(cells, records, spec, colors),
@@ -167,12 +166,6 @@ def _data_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the notes of the tasks on their data; a run that was recorded without them has NaN."""
     known = [record["data_notes"] for record in records if isinstance(record.get("data_notes"), list)]
     return [f"Data: {note}." for note in dict.fromkeys(note for notes in known for note in notes)]
-
-
-def _grid_section(cells: Sequence[CellSummary], spec: ComparisonSpec) -> PageSection | None:
-    # Two factors of a design at a time would be averages over different levels of the others.
-    plots = [] if spec.factorial else draw_heat_maps(cells, spec)
-    return PageSection("Two axes at a time", plots=plots) if plots else None
 
 
 def _learning_section(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> PageSection | None:

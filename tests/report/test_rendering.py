@@ -87,24 +87,6 @@ def test_the_measure_of_overlaps_sees_one() -> None:
     assert _overlaps(crossed) == [("crossed", "zero line")]
 
 
-def test_a_plot_has_the_style_of_neighbors_once_and_is_parsed_with_the_style_of_each() -> None:
-    lines = [svg.line((0, 1), (2.04, 1), svg.INK, width=2), svg.line((-0.04, 1), (0, 3.5), svg.INK, width=2)]
-    slanted, other = svg.line((1, 2), (3, 4), svg.INK, width=2), svg.line((5, 6), (5, 7), svg.GRID, width=1)
-    dots = [svg.dot(x, 1, "#123456", title=f"at {x}") for x in (1, 2)]
-    clipped = '<clipPath id="a"><rect x="0" y="0" width="9" height="9"/></clipPath><g clip-path="url(#a)">', "</g>"
-    drawing = svg.document(9, "t", [svg.text(0, 5, "a"), *lines, slanted, other, clipped[0], *dots, clipped[1]])
-    assert drawing.count("<path") == 2 and 'd="M0 1H2M0 1V3.5M1 2L3 4"' in drawing and drawing.count(' fill="#123456"') == 1
-    shapes = [(shape.tag.removeprefix(SVG), dict(shape.attrib)) for shape in parse(drawing)]
-    drawn = [place for tag, place in shapes if tag == "line"]
-    assert [[place[name] for name in ("x1", "y1", "x2", "y2")] for place in drawn] == [
-        *(["0", "1", "2", "1"], ["0", "1", "0", "3.5"]),
-        *(["1", "2", "3", "4"], ["5", "6", "5", "7"]),
-    ]
-    assert [place["stroke"] for place in drawn] == [svg.INK] * 3 + [svg.GRID]
-    (group,) = (shape for shape in parse(drawing) if shape.tag == f"{SVG}g")
-    assert [(dot.get("fill"), dot[0].text) for dot in group] == [("#123456", "at 1"), ("#123456", "at 2")]
-
-
 def test_control_characters_do_not_break_a_drawing() -> None:
     name = "a\x1b[31m\u202eb"
     drawing = tradeoff_plot(
@@ -236,9 +218,8 @@ def test_every_color_of_a_drawing_has_one_for_dark_mode(tmp_path: Path) -> None:
     for path in tmp_path.glob("*.svg"):
         style, _, body = path.read_text().partition("</style>")
         for element in re.findall(r"<(?!/)[^>]+>", body):
-            if 'class="fixed"' not in element:
-                for attribute, color in re.findall(r'(fill|stroke)="(#\w+)"', element):
-                    assert f'[{attribute}="{color}"]:not(.fixed)' in style, (path.name, element)
+            for attribute, color in re.findall(r'(fill|stroke)="(#\w+)"', element):
+                assert f'[{attribute}="{color}"]' in style, (path.name, element)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 10])

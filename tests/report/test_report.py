@@ -22,7 +22,7 @@ from tests.support.specs import changed
 from tests.support.synthetic import INFO, SPEC, YAML, made_up
 
 FILES = {"index.html", "README.md", "cells.csv", "runs.csv"}
-FILES |= {"forest.svg", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg", "heat-0.svg", "train-loss-0.svg"}
+FILES |= {"forest.svg", "seeds.svg", "tokens_per_s.svg", "saved_mib.svg", "train-loss-0.svg"}
 
 
 def table(seeds: int = 3) -> dict[str, compare.CellSummary]:
@@ -251,12 +251,6 @@ def test_an_interval_over_seeds_is_a_band_and_an_ended_run_a_thin_line(folder: P
     drawn = (folder / "train-loss-1.svg").read_text()
     assert drawn.count("<polygon") == 4  # rotary: all variants but the refused one
     assert drawn.count('stroke-width="1.9"') == 4
-
-
-def test_a_heat_map_names_what_has_no_value(folder: Path) -> None:
-    drawn = (folder / "heat-0.svg").read_text()
-    for words in ("learned", "rotary", "no_wo", "refused", f"{table()['no_wo learned'].value.mean:.4f}"):  # type: ignore[union-attr]
-        assert words in drawn
 
 
 def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:

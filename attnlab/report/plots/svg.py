@@ -2,7 +2,7 @@
 
 Plots are written by hand so that a report is self-contained: no script, no fonts to load, sharp at any size. Every plot is 420
 units wide with labels above their rows, so that a phone shows it at full width with readable text. A plot has a style sheet
-for dark mode that replaces each color; elements of the class "fixed" keep theirs.
+for dark mode that replaces each color.
 
 Labels can stand in a column next to a plot: each is joined to its mark by a thin line, and no two overlap.
 """
@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
 from attnlab._util.text import escape_controls
@@ -25,10 +24,6 @@ DARK = {INK: "#E6E6E6", FAINT: "#A5A5A5", GRID: "#3A3F43", RULE: "#848484", PAPE
 FONT = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
 TITLE_SIZE = 14.5
 LETTER = 0.58  # average width of a letter, relative to the font size
-_ELEMENT = re.compile(r"<(circle|line|polygon|polyline|rect|text)((?: [\w-]+=\"[^\"]*\")*)(/?>)")
-_LINE = re.compile(r'<line x1="(\S+)" y1="(\S+)" x2="(\S+)" y2="(\S+)"/>')
-_ATTRIBUTE = re.compile(r"( ([\w-]+)=\"[^\"]*\")")
-_OWN = {"x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width", "height", "points"}  # of one element; others are its style
 Point = tuple[float, float]
 SMALLEST = 1e-290  # range of values; steps between ticks of smaller ones are no floats
 Limits = tuple[float, float]  # of an axis, in the units of its values
@@ -183,10 +178,10 @@ def line(start: Point, end: Point, color: str, *, width: float, opacity: float =
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" {style}{dashed}/>'
 
 
-def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1, fixed: bool = False) -> str:
-    """Return a filled rectangle; `fixed` keeps its color in dark mode."""
+def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1) -> str:
+    """Return a filled rectangle."""
     place = f'x="{_place(x)}" y="{_place(y)}" width="{_place(max(width, 0))}" height="{_place(height)}"'
-    style = f'fill="{fill}"' + (f' fill-opacity="{opacity}"' if opacity != 1 else "") + (' class="fixed"' if fixed else "")
+    style = f'fill="{fill}"' + (f' fill-opacity="{opacity}"' if opacity != 1 else "")
     return f"<rect {place} {style}/>"
 
 
@@ -224,7 +219,6 @@ def text(
     fill: str = INK,
     weight: str = "normal",
     halo: bool = False,
-    fixed: bool = False,
 ) -> str:
     """Return a line of text.
 
@@ -236,13 +230,11 @@ def text(
         fill: Color.
         weight: Of the font.
         halo: Add an outline in the color of the paper, which keeps it legible above lines.
-        fixed: Keep the color in dark mode.
     """
     style = f'font-size="{size:g}" fill="{fill}"'
     style += f' text-anchor="{anchor}"' if anchor != "start" else ""
     style += f' font-weight="{weight}"' if weight != "normal" else ""
     style += f' stroke="{PAPER}" stroke-width="4" paint-order="stroke"' if halo else ""
-    style += ' class="fixed"' if fixed else ""
     return f'<text x="{_place(x)}" y="{_place(y)}" {style}>{escape(escape_controls(label))}</text>'
 
 
@@ -250,49 +242,17 @@ def document(height: float, title: str, parts: Sequence[str]) -> str:
     """Return the complete SVG document; `title` is its label for screen readers."""
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
     opening += f' viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
-    if not any(part.startswith("</g") for part in parts):
-        parts = sorted(parts, key=lambda part: (part.startswith("<text"), part.startswith("<circle")))  # in groups of one style
-    body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *_grouped(parts)])
+    body = "\n".join([f'<rect width="100%" height="100%" fill="{PAPER}"/>', *parts])
     return (
         f'{opening} aria-label="{escape(escape_controls(title))}" font-family="{FONT}">\n{_dark_mode(body)}\n{body}\n</svg>\n'
     )
-
-
-def _grouped(parts: Sequence[str]) -> list[str]:
-    """Write the style of neighboring elements that share it once, and lines as one path: most of a plot is repeated styles."""
-    grouped: list[str] = []
-    for style, neighbors in groupby((_split_style(part) for part in parts), key=lambda split: split[0]):
-        bare = [element for _, element in neighbors]
-        lines = [_LINE.fullmatch(element) for element in bare]
-        if all(lines):
-            grouped.append(f'<path d="{"".join(_line_path(*line.groups()) for line in lines if line)}"{style}/>')
-        elif len(bare) == 1:
-            grouped.append(_ELEMENT.sub(rf"<\1\2{style}\3", bare[0], count=1))
-        else:
-            grouped += [f"<g{style}>", *bare, "</g>"] if style else bare
-    return grouped
-
-
-def _split_style(part: str) -> tuple[str, str]:
-    """Return the style of an element, and the element without it; ("", part) of anything else than one element."""
-    match = _ELEMENT.match(part)
-    if match is None:
-        return "", part
-    attributes = _ATTRIBUTE.findall(match[2])
-    style = "".join(text for text, name in attributes if name not in _OWN)
-    return style, f"<{match[1]}{''.join(text for text, name in attributes if name in _OWN)}{part[match.start(3) :]}"
-
-
-def _line_path(x1: str, y1: str, x2: str, y2: str) -> str:
-    """Return a line as a part of a path."""
-    return f"M{x1} {y1}" + (f"V{y2}" if x1 == x2 else f"H{x2}" if y1 == y2 else f"L{x2} {y2}")
 
 
 def _dark_mode(body: str) -> str:
     """Return a style sheet that replaces each color of a drawing in dark mode."""
     rules = []
     for attribute, color in sorted(set(re.findall(r'(fill|stroke)="(#[0-9A-F]{6})"', body))):
-        rules.append(f'[{attribute}="{color}"]:not(.fixed){{{attribute}:{DARK.get(color) or on_dark(color)}}}')
+        rules.append(f'[{attribute}="{color}"]{{{attribute}:{DARK.get(color) or on_dark(color)}}}')
     return f"<style>@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}</style>"
 
 
