@@ -7,5 +7,7 @@ REMOVED: dict[str, str] = {
     "median": "use `mean` or `solve_rate`",
     "superiority": "use `mean` or `solve_rate`",
     "gpu-check": "run `python -m benchmarks.gpu_check` in a checkout",
+    "--quick": "attnlab profile --tasks mqar,parity trains two diagnostics",
+    "--torch-defaults": "attnlab bench measures every case with the same process settings",
     "--trust": "--imports FILE names the Python files with the classes of the model",
 }

@@ -19,7 +19,6 @@ STEPS = (
     Step("sparse", "Sparse attention", 60, speed.sparse_cases, speed.summarize_sparse),
     Step("several", "Several runs on one card", 120, speed.several_cases, speed.summarize_several),
     Step("resume", "A killed and resumed run", 90, agreement.resume_cases, agreement.summarize_resumed),
-    Step("headline", "enwik8 in the time that is left", 3600, speed.headline_cases, speed.summarize_headline),
 )
 PAGE = "README.md"
 WIDTH = 80

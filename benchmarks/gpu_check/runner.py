@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import platform
 import signal
 import time
 import traceback
@@ -13,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from statistics import median
@@ -37,7 +35,7 @@ Summary = list[tuple[str, str]]  # what was measured, and the result
 
 FILE = "results.jsonl"
 PRELOAD = "attnlab.training.preload"
-IDLE_SECONDS = 2.0  # that a process without a case has to give back its semaphores
+END_SECONDS = 2.0  # that a process has to end after its case
 MAX_ERROR = 2_000  # characters of an error that are kept
 
 
@@ -75,7 +73,7 @@ class Setting:
 
     Attributes:
         folder: of the results.
-        rehearse: run on the CPU at small sizes, with a stand-in for the card.
+        rehearse: run on the CPU at small sizes.
         seconds: that are left for the step.
     """
 
@@ -86,10 +84,6 @@ class Setting:
     @property
     def device(self) -> torch.device:
         return torch.device("cpu" if self.rehearse else "cuda")
-
-    @cached_property
-    def card(self) -> Card:
-        return StandIn() if self.rehearse else Card()
 
     def size(self, whole: T, small: T) -> T:
         """Return the size of a measurement: ``small`` in a rehearsal."""
@@ -108,64 +102,25 @@ class Setting:
             raise UserError(cell.refusal)
         return cell.config
 
+    def allocated(self) -> int:
+        """Return the bytes of all tensors, and begin a new peak; 0 on the CPU."""
+        gc.collect()
+        if self.rehearse:
+            return 0
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+
+    def peak(self) -> int:
+        """Return the most bytes of tensors since ``allocated``; on the CPU, those of the process."""
+        return peak_memory() if self.rehearse else torch.cuda.max_memory_allocated()
+
     def interleaved(self, *acts: Callable[[], object], rounds: int = 7, least: float = 0.05) -> list[float]:
         """Return the median seconds of a call of each function, over rounds in which they take turns."""
         rounds, least = self.size((rounds, least), (1, 1e-9))
         timers = [Timer("act()", globals={"act": act}, num_threads=torch.get_num_threads()) for act in acts]
         turns = [[timer.blocked_autorange(min_run_time=least).median for timer in timers] for _ in range(rounds)]
         return [median(column) for column in zip(*turns, strict=True)]
-
-
-class Card:
-    """What the check asks of CUDA, in one place, so that a rehearsal can replace it."""
-
-    def describe(self) -> Values:
-        """Return the card's name, its memory in MiB, its compute capability and its multiprocessors."""
-        seen = torch.cuda.get_device_properties(0)
-        return {
-            "card": seen.name,
-            "memory_mib": seen.total_memory // MIB,
-            "capability": f"{seen.major}.{seen.minor}",
-            "multiprocessors": seen.multi_processor_count,
-            "cuda": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version(),
-        }
-
-    def allocated(self) -> int:
-        """Return the bytes of all tensors, and begin a new peak."""
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-
-    def peak(self) -> int:
-        """Return the most bytes of tensors since ``allocated``."""
-        return torch.cuda.max_memory_allocated()
-
-    def failed(self) -> bool:
-        """Return whether an earlier error has left the device unusable for this process."""
-        try:
-            torch.cuda.synchronize()
-        except Exception:  # of any class that CUDA's errors have
-            return True
-        return False
-
-
-class StandIn(Card):
-    """The card of a rehearsal: this machine's CPU, and the memory of the process."""
-
-    def describe(self) -> Values:
-        return {"card": f"rehearsal on {platform.machine()}", "memory_mib": 0, "capability": "0.0", "multiprocessors": 0}
-
-    def allocated(self) -> int:
-        gc.collect()
-        return 0
-
-    def peak(self) -> int:
-        return peak_memory()
-
-    def failed(self) -> bool:
-        return False
 
 
 @dataclass
@@ -245,86 +200,65 @@ def _line(row: Values) -> str:
     return f"{row['step']}: {row['case']}: {row['state']} in {row['seconds']:.1f} s: {one_line(shown)[:300]}"
 
 
-class _Worker:
-    """A process that runs cases of a step, one after another."""
+class _Running:
+    """A case in its process."""
 
-    def __init__(self, step: Step, setting: Setting) -> None:
-        self.step = step
-        self.process, self.pipe = fork_with_pipe(_work, step, setting, name="attnlab-gpu-check", preload=PRELOAD, daemon=False)
-        self.case, self.began = "", 0.0
+    def __init__(self, step: Step, setting: Setting, case: str) -> None:
+        self.step, self.case, self.began = step.name, case, time.monotonic()
+        name = "attnlab-gpu-check"
+        self.process, self.pipe = fork_with_pipe(_work, step, setting, case, name=name, preload=PRELOAD, daemon=False)
 
-    def send(self, case: str) -> None:
-        self.case, self.began = case, time.monotonic()
-        with suppress(OSError):  # the process has ended: ``receive`` says so
-            self.pipe.send(case)
-
-    def receive(self) -> tuple[Values, bool]:
-        """Return the row of the case, and whether the process can run another one."""
+    def result(self) -> Values:
+        """Return the row of a case that has ended."""
         try:
-            state, values, usable = self.pipe.recv()
+            state, values = self.pipe.recv()
+            self.process.join(END_SECONDS)
+            return self.row(state, values)
         except (EOFError, OSError):
             self.process.join()
-            return self.row("failed", {"reason": describe_exit_code(self.process.exitcode or 0)}), False
-        return self.row(state, values), usable
+            return self.row("failed", {"reason": describe_exit_code(self.process.exitcode or 0)})
 
     def row(self, state: str, values: Values) -> Values:
         seconds = round(time.monotonic() - self.began, 2)
-        return {"step": self.step.name, "case": self.case, "state": state, "seconds": seconds, **values}
+        return {"step": self.step, "case": self.case, "state": state, "seconds": seconds, **values}
 
-    def end(self, *, seconds: float = 0.0) -> None:
-        """End the process, which has some seconds to do so by itself, and the processes that it started."""
-        self.pipe.close()
-        self.process.join(seconds)
+    def end(self) -> None:
+        """End the process, and the processes that it started."""
         with suppress(ProcessLookupError, PermissionError):
             if self.process.pid is not None:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.join()
+        self.pipe.close()
 
 
 def _run_step(step: Step, queue: deque[str], setting: Setting) -> Iterator[Values]:
     """Yield a row for each case as soon as it ends; cases that are not reached in time stay in the queue."""
-    end = time.monotonic() + setting.seconds
-    busy: list[_Worker] = []
-    idle = [_Worker(step, setting) for _ in range(min(step.processes, processors(), len(queue)))]
+    end, most = time.monotonic() + setting.seconds, min(step.processes, processors())
+    running: list[_Running] = []
     try:
-        while True:
-            while idle and queue:
-                busy.append(idle.pop())
-                busy[-1].send(queue.popleft())
-            left = end - time.monotonic()
-            if not busy or left <= 0:
-                break
-            ready = wait([worker.pipe for worker in busy], timeout=left)
-            for worker in [worker for worker in busy if worker.pipe in ready]:
-                row, usable = worker.receive()
-                busy.remove(worker)
-                if not usable:
-                    worker.end()
-                    worker = _Worker(step, setting)
-                idle.append(worker)
+        while (left := end - time.monotonic()) > 0 and (running or queue):
+            while queue and len(running) < most:
+                running.append(_Running(step, setting, queue.popleft()))
+            ready = wait([case.pipe for case in running], timeout=left)
+            for case in [case for case in running if case.pipe in ready]:
+                row = case.result()
+                case.end()
+                running.remove(case)
                 yield row
-        for worker in busy:
-            yield worker.row("timed_out", {"reason": f"the limit of the step was {setting.seconds:.0f} s"})
+        for case in running:
+            yield case.row("timed_out", {"reason": f"the limit of the step was {setting.seconds:.0f} s"})
     finally:
-        for worker in idle:
-            worker.pipe.close()
-        for worker in (*busy, *idle):
-            worker.end(seconds=IDLE_SECONDS if worker in idle else 0.0)
+        for case in running:
+            case.end()
 
 
-def _work(step: Step, setting: Setting, pipe: Connection) -> None:
-    """Run each case that is named, and send its state, its values, and whether the device can still be used."""
+def _work(step: Step, setting: Setting, name: str, pipe: Connection) -> None:
+    """Run a case, and send its state and its values."""
     os.setsid()  # so that the processes that a case starts end with this one
-    cases = {case.name: case for case in step.cases(setting)}
-    while True:
-        try:
-            case = cases[pipe.recv()]
-        except EOFError:
-            return
-        state, values = _outcome(case)
-        with suppress(BrokenPipeError):  # the time of the step is over
-            pipe.send((state, values, state in ("done", "refused") or not setting.card.failed()))
+    case = next(case for case in step.cases(setting) if case.name == name)
+    with suppress(BrokenPipeError):  # the time of the step is over
+        pipe.send(_outcome(case))
 
 
 def _outcome(case: Case) -> tuple[str, Values]:

@@ -1,26 +1,20 @@
 """Steps on the speed and the memory of a card.
 
-- The card, the driver and the versions; the rates of matrix products and copies that other steps are compared with.
+- The card, the driver and the versions; the rates of matrix products that steps are compared with.
 - The time of a training step beside a plain loop of PyTorch with the same model and scaled dot-product attention.
 - Forward and backward passes of sparse attention in bf16, beside dense scaled dot-product attention, by length.
 - What a card gains from several processes that share it.
 - The plan's estimate of the memory of a training step, beside what two real steps allocate.
-- The study ``ablations/enwik8-headline.yaml`` in the time that is left, with its curve; a later call continues it.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import platform
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +26,16 @@ from attnlab._util.machine import processors
 from attnlab._version import __version__
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.extras.bench.layer import ForwardBackward, LayerConfig, unsupported
+from attnlab.extras.bench.layer import BenchCase, ForwardBackward, unsupported
 from attnlab.extras.tune import steps_per_second
 from attnlab.registry import TASKS
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.device import autocast, set_up_run
 from attnlab.training.distributed import Group
-from attnlab.training.example_step import ExampleStep, time_steps
-from attnlab.training.train import train
+from attnlab.training.example_step import ExampleStep
 from attnlab.training.trainer import Trainer
 from benchmarks.gpu_check.runner import MIB, Case, Rows, Setting, Summary, Values
+from benchmarks.verdict.plain import LanguageModel
 
 PACKAGES = ("torch", "triton", "xformers")
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
@@ -82,15 +76,10 @@ CELLS: dict[str, dict[str, Any]] = {
     "masked_language_model": {"task": {"name": "masked_text", "length": 256}},
 }
 
-STEPS = 10_625  # of the study
-SHARE = 0.75  # of the time for steps; the rest is for compilation and evaluation
-CURVE = "headline.csv"
-
 
 def card_cases(setting: Setting) -> Iterator[Case]:
     yield Case("versions", partial(versions, setting))
     yield from (Case(f"product {precision}", partial(product, setting, precision)) for precision in DTYPES)
-    yield Case("copy", partial(copy, setting))
 
 
 def summarize_card(rows: Rows) -> Summary:
@@ -99,13 +88,18 @@ def summarize_card(rows: Rows) -> Summary:
     versions = [f"{name} {seen[name]}".removeprefix("card ") for name in ("card", "driver", "torch") if name in seen]
     rates = [f"{name.removeprefix('product ')} {row['tflops']:.3g}" for name, row in rows.items() if "tflops" in row]
     found = [("card", ", ".join(versions))] if versions else []
-    found += [("products, TFLOP/s", ", ".join(rates))] if rates else []
-    return found + [("copies, TB/s", f"{row['tb_per_s']:.3g}") for row in rows.values() if "tb_per_s" in row]
+    return found + ([("products, TFLOP/s", ", ".join(rates))] if rates else [])
 
 
 def versions(setting: Setting) -> Values:
     """Return the card, the driver, and the versions of what computes on it."""
-    values = setting.card.describe() | {"python": platform.python_version(), "attnlab": __version__, "processors": processors()}
+    values: Values = {"card": f"rehearsal on {platform.machine()}"}
+    if not setting.rehearse:
+        seen = torch.cuda.get_device_properties(0)
+        values = {"card": seen.name, "memory_mib": seen.total_memory // MIB, "capability": f"{seen.major}.{seen.minor}"}
+        values |= {"multiprocessors": seen.multi_processor_count, "cuda": torch.version.cuda}
+        values["cudnn"] = torch.backends.cudnn.version()
+    values |= {"python": platform.python_version(), "attnlab": __version__, "processors": processors()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             values[name] = version(name)
@@ -123,13 +117,6 @@ def product(setting: Setting, precision: str) -> Values:
     return {"tflops": 2 * n**3 / setting.interleaved(lambda: a @ b)[0] / 1e12}
 
 
-def copy(setting: Setting) -> Values:
-    """Return the rate of a copy on the device in TB/s, of bytes that are read and written."""
-    a = torch.zeros(setting.size(2**30, 2**10), device=setting.device)
-    b = torch.empty_like(a)
-    return {"tb_per_s": 2 * a.nbytes / setting.interleaved(lambda: b.copy_(a))[0] / 1e12}
-
-
 def step_cases(setting: Setting) -> Iterator[Case]:
     for width in setting.size((256, 768), (32,)):
         for mode in setting.size(tuple(MODES), ("fp32", "bf16")):
@@ -143,7 +130,7 @@ def summarize_steps(rows: Rows) -> Summary:
 
 
 def compare_steps(setting: Setting, width: int, mode: str) -> Values:
-    """Return the milliseconds of a step of attnlab, of plain PyTorch and of a peer, and the rate in tokens and FLOPs."""
+    """Return the milliseconds of a step of attnlab and of plain PyTorch, and the rate in tokens and FLOPs."""
     precision, products, compiled = MODES[mode]
     depth, rows = setting.size((12, 128), (2, 2))
     heads = max(2, width // HEAD_WIDTH)
@@ -158,13 +145,9 @@ def compare_steps(setting: Setting, width: int, mode: str) -> Values:
     )
     device = set_up_run(config)
     trainer = Trainer(config, group=Group(), folder=None, device=device, report=lambda step, metrics: False)
-    model = PlainModel(trainer.task.vocabulary, width=width, depth=depth, heads=heads).to(device)
+    model = LanguageModel(config.model_dump(), trainer.task.vocabulary).to(device)
     plain = plain_step(torch.compile(model) if compiled else model, rows, device=device, precision=precision)
-    steps = [trainer.take_step, plain]
-    if peer := peer_model(trainer.task.vocabulary, width=width, depth=depth, heads=heads):
-        peer = peer.to(device)
-        steps.append(plain_step(torch.compile(peer) if compiled else peer, rows, device=device, precision=precision))
-    ours, theirs, *peers = setting.interleaved(*steps, least=0.2)
+    ours, theirs = setting.interleaved(trainer.take_step, plain, least=0.2)
     torch.set_float32_matmul_precision(products)
     rate = rows * LENGTH / ours
     flops = 3 * trainer.fixed_costs["flops_per_token"] * rate
@@ -176,48 +159,8 @@ def compare_steps(setting: Setting, width: int, mode: str) -> Values:
         "tokens_per_s": rate,
         "tflops": flops / 1e12,
         "share_of_peak": flops / 1e12 / peak,
-        **({"x_transformers_ms": 1e3 * peers[0]} if peers else {}),
         "backend": config.backend,
     }
-
-
-class PlainModel(nn.Module):
-    """A pre-norm language model as one writes it by hand: tokens (b, t) -> logits (b, t, vocabulary)."""
-
-    def __init__(self, vocabulary: int, *, width: int, depth: int, heads: int) -> None:
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(LENGTH, width)
-        self.blocks = nn.Sequential(*(PlainBlock(width, heads) for _ in range(depth)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
-        return self.head(self.norm(self.blocks(x)))
-
-
-class PlainBlock(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width)
-        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (z.unflatten(-1, (self.heads, -1)).transpose(1, 2) for z in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).flatten(2))
-        return x + self.feed_forward(self.norm2(x))
-
-
-def peer_model(vocabulary: int, *, width: int, depth: int, heads: int) -> nn.Module | None:
-    """Return x-transformers' decoder of the same size, with its flash attention; None when it is not installed."""
-    if find_spec("x_transformers") is None:
-        return None
-    library = import_module("x_transformers")
-    layers = library.Decoder(dim=width, depth=depth, heads=heads, attn_dim_head=width // heads, attn_flash=True)
-    model: nn.Module = library.TransformerWrapper(num_tokens=vocabulary, max_seq_len=LENGTH, attn_layers=layers)
-    return model
 
 
 def plain_step(model: Callable[[Tensor], Tensor], rows: int, *, device: torch.device, precision: str) -> Callable[[], None]:
@@ -263,9 +206,9 @@ def compare_layers(setting: Setting, variant: str, backend: str, length: int) ->
     peaks = []
     for passes in (sparse, dense):
         passes()  # the first pass allocates workspaces
-        before = setting.card.allocated()
+        before = setting.allocated()
         passes()
-        peaks.append((setting.card.peak() - before) / MIB)
+        peaks.append((setting.peak() - before) / MIB)
     ours, theirs = setting.interleaved(sparse, dense, rounds=5)
     return {
         "ms": 1e3 * ours,
@@ -277,8 +220,7 @@ def compare_layers(setting: Setting, variant: str, backend: str, length: int) ->
 
 
 def _passes(setting: Setting, variant: str, backend: str, length: int) -> ForwardBackward:
-    size = {"batch": 2, "dim": 256, "heads": 8, "precision": "bf16", "options": {}}
-    layer = LayerConfig(variant=variant, backend=backend, length=length, role="causal", position="none", **size)
+    layer = BenchCase(variant=variant, backend=backend, length=length, role="causal", precision="bf16")
     if reason := unsupported(layer, setting.device):
         raise UserError(reason)
     return ForwardBackward(layer, setting.device)
@@ -358,96 +300,9 @@ def compare_memory(setting: Setting, changes: dict[str, Any]) -> Values:
     """Return the estimate and the measured peak in MiB."""
     config = memory_configuration(setting, changes)
     estimate = cuda_peak_mib(config, TASKS.get(config.task.name)(**config.task.options))
-    before = setting.card.allocated()
+    before = setting.allocated()
     step = ExampleStep(config)
     for _ in range(2):  # the first one allocates the state of the optimizer
         step.seconds()
-    measured = (setting.card.peak() - before) / MIB
+    measured = (setting.peak() - before) / MIB
     return {"backend": config.backend, "estimate_mib": estimate, "measured_mib": measured, "ratio": estimate / measured}
-
-
-def headline_cases(setting: Setting) -> Iterator[Case]:
-    yield Case("bits per byte", partial(bits_per_byte, setting))
-
-
-def summarize_headline(rows: Rows) -> Summary:
-    """Return the step's rows of the table."""
-    return [
-        (f"{row['task']}, {row['steps']:,} of {row['of_steps']:,} steps", f"{row['bits_per_byte']:.4f} bits per byte")
-        for row in rows.values()
-        if "bits_per_byte" in row
-    ]
-
-
-def available_task(setting: Setting) -> str:
-    """Return ``enwik8`` if its data can be prepared, else ``pydocs``, which needs no download."""
-    if setting.rehearse:
-        return "pydocs"
-    try:
-        TASKS.get("enwik8")().prepare()
-    except (UserError, OSError):
-        return "pydocs"
-    return "enwik8"
-
-
-def headline_configuration(setting: Setting, task: str, steps: int) -> RunConfig:
-    """Return the study's configuration with fewer steps."""
-    base: dict[str, Any] = {
-        "task": {"name": task, "length": setting.size(256, 16)},
-        "position": "rotary",
-        "model": {"dim": setting.size(256, 16), "depth": setting.size(12, 1), "heads": setting.size(8, 2)},
-        "train": {
-            "steps": steps,
-            "batch_size": setting.size(512, 2),
-            "lr": 2e-3,
-            "warmup": min(500, steps // 10),
-            "final_lr": 0.05,
-            "weight_decay": 0.05,
-            "precision": setting.size("bf16", "fp32"),
-            "compile": not setting.rehearse,
-            "eval_every": max(1, steps // 4),
-            "checkpoint_every": max(1, steps // 8),
-            "log_every": setting.size(25, 2),
-        },
-        "evaluate": {
-            "protocol": "sliding",
-            "stride": 16,
-            "batch_size": setting.size(512, 16),
-            "valid_limit": setting.size(500_000, 500),
-            "test_limit": setting.size(None, 500),
-        },
-        "machine": {"matmul_precision": "high"},
-    }
-    return setting.resolved(base)
-
-
-def bits_per_byte(setting: Setting) -> Values:
-    """Train and return bits per byte on ``test``, the steps and the seconds."""
-    began = time.perf_counter()
-    folder, plan_file = setting.folder / "headline", setting.folder / "headline.json"
-    if plan_file.exists():
-        known = json.loads(plan_file.read_text(encoding="utf-8"))
-        task, steps = known["task"], known["steps"]
-    else:
-        task = available_task(setting)
-        taken, seconds, _ = time_steps(
-            headline_configuration(setting, task, STEPS), seconds=setting.size(5.0, 0.1), ready=lambda: None
-        )
-        left = setting.seconds - (time.perf_counter() - began)
-        steps = setting.size(max(100, min(STEPS, int(SHARE * left * taken / seconds))), 8)
-        plan_file.write_text(json.dumps({"task": task, "steps": steps, "seconds_per_step": seconds / taken}), encoding="utf-8")
-    config = headline_configuration(setting, task, steps)
-    with (setting.folder / CURVE).open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["step", "seconds", "metric", "value"])
-
-        def report(step: int, metrics: dict[str, float]) -> bool:
-            for name, value in metrics.items():
-                rows.writerow([step, f"{time.perf_counter() - began:.1f}", name, value])
-            file.flush()
-            return False
-
-        result = train(config, report=report, folder=folder)
-    kept = ("bits_per_byte", "valid_bits_per_byte", "train_seconds", "evaluation_seconds", "tokens_per_s", "gpu_peak_mib")
-    summary = {name: result.summary[name] for name in kept if name in result.summary}
-    return {"task": config.task.name, "ended": result.state, "steps": steps, "of_steps": STEPS, **summary}

@@ -368,16 +368,6 @@ CLAIMS = [
     ),
     Claim(
         GPU,
-        "shortened to # of its # steps, reached # bits per byte on test after # seconds of training",
-        lambda: [on_gpu("headline: bits")[name] for name in ("steps", "of_steps", "bits_per_byte", "train_seconds")],
-    ),
-    Claim(
-        GPU,
-        "on # million bytes",
-        lambda: ((last := on_gpu("headline: bits"))["tokens_per_s"] * last["train_seconds"] / 1e6,),
-    ),
-    Claim(
-        GPU,
         "width # took # ms instead of #, but one of width # took # ms instead of #",
         lambda: [
             n for w in (768, 256) for n in (w, *(on_gpu(f"step: 12 x {w}, bf16{how}")["ms"] for how in (" compiled", "")))

@@ -49,9 +49,6 @@ def add_arguments(parser: Parser) -> None:
         "--cpu-time", action="store_true", help="measure CPU time, which other programs affect less than wall-clock time"
     )
     parser.add_argument(
-        "--torch-defaults", action="store_true", help="also measure dense with SDPA under PyTorch's default process settings"
-    )
-    parser.add_argument(
         "--decode", action="store_true", help="measure the time to decode a token instead of forward and backward"
     )
     parser.add_argument("--out", metavar="PATH", help="write PATH.md, PATH.csv and plots (default reports/bench/NAMES)")
@@ -63,26 +60,17 @@ def main(arguments: Namespace) -> int:
     Returns:
         1 if every case of a variant failed with an error, else 0.
     """
+    from attnlab.extras.bench.layer import FAST_MACHINE
     from attnlab.extras.bench.page import costs, exponents, omissions, write
-    from attnlab.extras.bench.suite import FAST_MACHINE, BenchConfig, bench, failed_variants
+    from attnlab.extras.bench.suite import BenchConfig, bench, failed_variants
 
+    named = ("lengths", "batch", "dim", "heads", "position", "precision", "rounds", "cpu_time", "decode", "components", "role")
     config = BenchConfig(
         arguments.variants,
-        lengths=arguments.lengths,
         backends=arguments.backend,
-        batch=arguments.batch,
-        dim=arguments.dim,
-        heads=arguments.heads,
-        position=arguments.position,
-        precision=arguments.precision,
         options=parse_sets(arguments.options),
-        rounds=arguments.rounds,
         machine=FAST_MACHINE.model_copy(update={"device": arguments.device, "threads": arguments.threads}),
-        cpu_time=arguments.cpu_time,
-        torch_defaults=arguments.torch_defaults,
-        decode=arguments.decode,
-        components=arguments.components,
-        role=arguments.role,
+        **{name: getattr(arguments, name) for name in named},
     )
     results = bench(config, report=_print_progress)
     for table in (costs(results, decode=config.decode), exponents(results, decode=config.decode)):

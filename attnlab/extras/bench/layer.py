@@ -3,16 +3,16 @@
 ``Decoding`` measures the time of a token, and the memory that is kept between tokens.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from attnlab._util.machine import available_memory, peak_memory, reset_peak_memory
+from attnlab._util.machine import peak_memory, reset_peak_memory
 from attnlab.config.run import MachineConfig
 from attnlab.config.types import Named
 from attnlab.models.decoding import key_value_cache, without_cache
@@ -21,71 +21,62 @@ from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing.checks import CheckTarget
 from attnlab.testing.composition import ComponentSpec, compose
 from attnlab.training.costs import cached_bytes, saved_bytes
-from attnlab.training.device import autocast, format_bytes
+from attnlab.training.device import autocast
 from attnlab.variants import Variant
 
 MIN_ROUND_SECONDS = 0.1  # shorter passes are repeated until a round takes this long
 TOKENS_SHARE = 8  # the last length / 8 positions of a sequence are decoded, so that all are close to the length
-MAX_LOGITS_SHARE = 0.5  # of the available memory; layers whose logits are estimated to need more are not run
-LOGITS_COPIES = 4  # logits, weights and the gradients of both
+FAST_MACHINE = MachineConfig(matmul_precision="medium", reuse_memory=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """The configuration of a single attention layer.
+    """What all layers of a measurement have in common.
+
+    Attributes:
+        position: the name of the position scheme.
+        batch: sequences of the input (batch, length, dim).
+        dim: width of the input.
+        heads: number of heads.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        options: of the variants; those not given come from ``Variant.recommended_options`` for the length, then the
+            constructor's defaults.
+        decode: measure the time to decode a token after a sequence of each length, instead of forward and backward passes.
+        machine: the settings of the processes.
+        cpu_time: measure the CPU time of each process over all its threads, which other programs on the machine affect less
+            than wall-clock time.
+    """
+
+    position: str = "none"
+    batch: int = 2
+    dim: int = 256
+    heads: int = 8
+    precision: str = "fp32"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    decode: bool = False
+    machine: MachineConfig = FAST_MACHINE
+    cpu_time: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchCase(LayerConfig):
+    """A single attention layer to measure.
 
     Attributes:
         variant: a registered name, or a path (``file.py:Class``).
         backend: the attention backend.
         length: of the sequences; in cross-attention the context has the same length.
         role: the variant's role.
-        position: the name of the position scheme.
-        batch: sequences of the input (batch, length, dim).
-        dim: width of the input.
-        heads: number of heads.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
-        options: keyword arguments of the variant's constructor.
         components: of the variant.
-        decode: measure decoding instead of forward and backward passes.
+        label: its name in tables.
     """
 
     variant: str
     backend: str
     length: int
     role: str
-    position: str
-    batch: int
-    dim: int
-    heads: int
-    precision: str
-    options: dict[str, Any]
-    decode: bool = False
     components: tuple[Named, ...] = ()
-
-
-@dataclass(frozen=True)
-class BenchCase:
-    """A layer to measure.
-
-    Attributes:
-        label: its name in tables.
-        layer: its configuration.
-        machine: the settings of the process that measures it.
-        cpu_time: measure the CPU time of the process, of all its threads, instead of wall-clock time.
-    """
-
-    label: str
-    layer: LayerConfig
-    machine: MachineConfig
-    cpu_time: bool = False
-
-    @property
-    def backend(self) -> str:
-        return self.layer.backend
-
-    @property
-    def length(self) -> int:
-        return self.layer.length
+    label: str = ""
 
 
 def composed_class(variant: str, components: Sequence[Named]) -> type[Variant]:
@@ -98,54 +89,43 @@ def composed_class(variant: str, components: Sequence[Named]) -> type[Variant]:
     return compose(cls, [ComponentSpec.of(component.model_dump()) for component in components]) if components else cls
 
 
-def make_target(layer: LayerConfig, device: torch.device) -> CheckTarget:
+def make_target(case: BenchCase, device: torch.device) -> CheckTarget:
     """Return the layer as a target of the contract's checks, which can build it."""
-    cls = composed_class(layer.variant, layer.components)
-    heads = layer.heads if cls.has_heads else 1
-    scheme = POSITIONS.get(layer.position)
-    return CheckTarget(cls, layer.options, scheme, layer.backend, str(device), (layer.role,), heads, layer.dim)
+    cls = composed_class(case.variant, case.components)
+    heads = case.heads if cls.has_heads else 1
+    scheme = POSITIONS.get(case.position)
+    return CheckTarget(cls, dict(case.options), scheme, case.backend, str(device), (case.role,), heads, case.dim)
 
 
-def unsupported(layer: LayerConfig, device: torch.device) -> str | None:
+def unsupported(case: BenchCase, device: torch.device) -> str | None:
     """Return the reason why the layer cannot be measured, as far as it is known before a pass is run, or None."""
-    target = make_target(layer, device)
-    head_dim = target.variant.head_dim(layer.dim, target.heads)
-    reason = target.unsupported(layer.role, device=device.type, precision=layer.precision)
-    reason = reason or attention.unsupported(layer.backend, device=device.type, head_dim=head_dim, precision=layer.precision)
-    if reason or device.type != "cpu" or layer.backend != "reference" or target.variant.cost_exponent < 2:
-        return reason
-    available, needed = available_memory(), LOGITS_COPIES * 4 * layer.batch * target.heads * layer.length**2
-    if available is None or needed <= MAX_LOGITS_SHARE * available:
-        return None
-    sizes = f"{format_bytes(needed)}, and {format_bytes(available)} are available"
-    return f"not run: the logits of all pairs and their gradients need {sizes}"
+    target = make_target(case, device)
+    head_dim = target.variant.head_dim(case.dim, target.heads)
+    reason = target.unsupported(case.role, device=device.type, precision=case.precision)
+    return reason or attention.unsupported(case.backend, device=device.type, head_dim=head_dim, precision=case.precision)
 
 
 class ForwardBackward:
     """Forward and backward passes of one layer, with gradients of the inputs and of every parameter; a call is one pass."""
 
-    def __init__(self, layer: LayerConfig, device: torch.device) -> None:
-        self.layer = make_target(layer, device).build(layer.role, length=layer.length, dtype=torch.float32).train()
-        shape = (layer.batch, layer.length, layer.dim)
+    def __init__(self, case: BenchCase, device: torch.device) -> None:
+        self.layer = make_target(case, device).build(case.role, length=case.length, dtype=torch.float32).train()
+        shape = (case.batch, case.length, case.dim)
         self.x = torch.randn(shape, device=device)
-        self.context = torch.randn(shape, device=device) if layer.role == "cross" else None
+        self.context = torch.randn(shape, device=device) if case.role == "cross" else None
         self.output_gradient = torch.randn(shape, device=device)
         self.leaves = [z for z in (self.x, self.context, *self.layer.parameters()) if z is not None]
         for leaf in self.leaves:
             leaf.requires_grad_()
-        self.device, self.precision = device, layer.precision
+        self.device, self.precision = device, case.precision
 
     def figures(self) -> dict[str, int]:
-        """Return the memory of a pass, by the names of ``BenchResult``."""
-        return dict(zip(("saved_bytes", "peak_bytes"), self.memory(), strict=True))
-
-    def memory(self) -> tuple[int, int]:
         """Return the bytes that one pass saves for backward, and its peak bytes without parameters and inputs."""
         before = _reset_peak(self.device)
         y, saved = saved_bytes(self._forward, self.layer)
         self._backward(y)
         del y
-        return saved, _peak(self.device) - before
+        return {"saved_bytes": saved, "peak_bytes": _peak(self.device) - before}
 
     def __call__(self) -> None:
         self._backward(self._forward())
@@ -188,15 +168,15 @@ class Decoding:
     Another variant computes the whole sequence again for each position.
     """
 
-    def __init__(self, layer: LayerConfig, device: torch.device) -> None:
-        built = make_target(layer, device).build(layer.role, length=layer.length, dtype=torch.float32)
+    def __init__(self, case: BenchCase, device: torch.device) -> None:
+        built = make_target(case, device).build(case.role, length=case.length, dtype=torch.float32)
         self.attention = built.attention
-        self.x = torch.randn(layer.batch, layer.length, layer.dim, device=device)
+        self.x = torch.randn(case.batch, case.length, case.dim, device=device)
         if built.embed is not None:
-            self.x = self.x + built.embed.embed(layer.length)
+            self.x = self.x + built.embed.embed(case.length)
         self.cached = not without_cache(self.attention)
-        self.first = layer.length - max(1, layer.length // TOKENS_SHARE)  # position that is decoded first
-        self.device, self.precision = device, layer.precision
+        self.first = case.length - max(1, case.length // TOKENS_SHARE)  # position that is decoded first
+        self.device, self.precision = device, case.precision
 
     def figures(self) -> dict[str, bool | int]:
         """Return the bytes that are kept of one sequence, and whether they are, by the names of ``BenchResult``."""

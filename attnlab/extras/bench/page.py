@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from attnlab._util.colors import color_of
-from attnlab.extras.bench.suite import TORCH_DEFAULTS, fastest_dense, fit_cost_exponent, speedups
+from attnlab.extras.bench.suite import fastest_dense, fit_cost_exponent, speedups
 from attnlab.report.plots import svg
 from attnlab.report.plots.lines import BOTTOM, DASHES, LEFT, LENGTH_PADDING, TOP, WIDE_RIGHT, Curve, legend, length_axis
 from attnlab.report.section import Column, Table, TableRow, to_markdown
@@ -24,46 +24,13 @@ if TYPE_CHECKING:
 
 KIB, MIB = 2**10, 2**20
 MEMORY, DECODING = ("saved_bytes", "peak_bytes"), ("cached", "cache_bytes", "state_bytes")  # attributes of a result
-KEPT = ("cache KiB", "state KiB")  # headings of what decoding keeps of a sequence
 PAGE = """\
-# Cost of a layer: {title}
+# {kind}: {title}
 
-One attention layer with its projections, forward and backward: batch {config.batch}, width {config.dim}, {config.heads} heads,
-position {config.position}, {config.precision}, options {options}. Each case has its own process; the cases of one length take
-turns, for {config.rounds} rounds. Process settings: matmul_precision {config.machine.matmul_precision}, reuse_memory
-{config.machine.reuse_memory}; "{torch_defaults}" runs with PyTorch's defaults, highest and False.
-
-Measured on {device} ({threads}) with {versions}, by
-
-    {command}
-
-Every round is in [{csv}](<{csv}>).
-
-{costs}
-
-ms: {time_of}, median over rounds. Speed: relative to dense with its fastest backend at that length, and to
-"{torch_defaults}" when it was measured: median (smallest to largest) of the ratios, round by round. Saved: what
-memory that autograd keeps for the backward pass, without parameters. Peak: the peak memory of a pass, without parameters
-and input. Cache and state (causal role): the memory that decoding keeps of one sequence, for keys and values, which grow
-with its length or up to a window, and for recurrent states, which do not grow; cache "no": the variant declares no cache.
-
-Each cost grows with this power of the length, by least squares on logarithms:
-
-{exponents}
-
-![time](<{time}>) ![saved bytes](<{saved}>)
-
-Not measured:
-
-{omissions}"""
-
-DECODE_PAGE = """\
-# Decoding: {title}
-
-One attention layer with its projections in the causal role, without gradients: batch {config.batch}, width {config.dim},
-{config.heads} heads, position {config.position}, {config.precision}, options {options}. Each case has its own process; the
-cases of one length take turns, for {config.rounds} rounds, after a warm-up. Process settings: matmul_precision
-{config.machine.matmul_precision}, reuse_memory {config.machine.reuse_memory}.
+One attention layer with its projections{passes}: batch {config.batch}, width {config.dim}, {config.heads} heads, position
+{config.position}, {config.precision}, options {options}. {time_of}, median over {config.rounds} rounds in which the cases of
+one length take turns, each in a process of its own. Speed: relative to dense with its fastest backend at that length, median
+(smallest to largest) of the ratios, round by round. Columns: docs/how-to/measure.md.
 
 Measured on {device} ({threads}) with {versions}, by
 
@@ -73,17 +40,11 @@ Every round is in [{csv}](<{csv}>).
 
 {costs}
 
-ms/token: median over rounds of the {time_of} for one token of each sequence, averaged over the last eighth of the length, after
-the earlier positions were read in one call. Speed: relative to dense with its fastest backend at that length: median (smallest
-to largest) of the ratios, round by round. Cache: the keys and values that the layer keeps of one sequence, which grow with its
-length or up to a window. State: the recurrent states that it keeps, which do not grow. Cache "no": the variant declares no
-cache, and each token takes a forward pass over the whole sequence.
-
 Each cost grows with this power of the length, by least squares on logarithms:
 
 {exponents}
 
-![time](<{time}>)
+{pictures}
 
 Not measured:
 
@@ -92,26 +53,23 @@ Not measured:
 
 def costs(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
     """Return a line per measured case: time, speed relative to dense, saved and peak memory, and what decoding keeps."""
-    keeps = decode or any(result.decodes for result in results)
-    references = {result.case.length: result for result in results if result.case.label == TORCH_DEFAULTS}
+    keeps = any(result.decodes for result in results)
     headings = ["length", "ms/token" if decode else "ms", "speed"]
-    headings += [f"speed over {TORCH_DEFAULTS}"] if references else []
-    headings += [*(() if decode else ("saved MiB", "peak MiB")), *(KEPT if keeps else ())]
+    headings += [*(() if decode else ("saved MiB", "peak MiB")), *(("cache KiB", "state KiB") if keeps else ())]
     lines = []
     for result in results:
         if result.seconds:
             case = result.case
-            bases = [fastest_dense(results, case.length), *([references.get(case.length)] if references else [])]
-            speeds = [format_speed(result, base) for base in bases]
             sizes = [] if decode else [f"{size / MIB:.4g}" for size in (result.saved_bytes, result.peak_bytes)]
             sizes += kept_sizes(result) if keeps else []
-            cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", *speeds, *sizes]
+            speed = format_speed(result, fastest_dense(results, case.length))
+            cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", speed, *sizes]
             lines.append(TableRow(cells, color_of(case.label)))
     return Table([Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, headings)], lines)
 
 
 def kept_sizes(result: BenchResult) -> list[str]:
-    """Return the cells of the columns ``KEPT``."""
+    """Return the cells on what decoding keeps of a sequence."""
     return [f"{size / KIB:,.4g}" for size in (result.cache_bytes, result.state_bytes)] if result.cached else ["no", ""]
 
 
@@ -164,60 +122,50 @@ def write(path: Path, results: Sequence[BenchResult], *, config: BenchConfig, co
         path: of the files, without their suffixes.
         command: the command line, for the page.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pictures = plots(results, decode=config.decode)
-    names = {"csv": f"{path.name}.csv", **{kind: f"{path.name}-{kind}.svg" for kind in pictures}}
-    memory = (*MEMORY, *DECODING) if any(result.decodes for result in results) else MEMORY
-    write_rounds(path.with_name(names["csv"]), results, DECODING if config.decode else memory)
-    for kind, picture in pictures.items():
-        path.with_name(names[kind]).write_text(picture, encoding="utf-8")
-    page = (DECODE_PAGE if config.decode else PAGE).format(
-        **page_fields(results, config, command),
-        torch_defaults=TORCH_DEFAULTS,
-        costs=to_markdown(costs(results, decode=config.decode)),
-        exponents=to_markdown(exponents(results, decode=config.decode)),
-        **names,
-    )
-    path.with_name(f"{path.name}.md").write_text(page, encoding="utf-8")
-    return [".md", ".csv", *(f"-{kind}.svg" for kind in pictures)]
-
-
-def page_fields(results: Sequence[BenchResult], config: BenchConfig, command: str) -> dict[str, object]:
-    """Return the fields that the pages of all measurements have: the cases, the settings, the machine and the omissions."""
     import torch
 
     from attnlab.tracking.tags import device_name, versions
     from attnlab.training.device import resolve_device
 
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pictures = {f"-{kind}.svg": picture for kind, picture in plots(results, decode=config.decode).items()}
+    write_rounds(path.with_name(f"{path.name}.csv"), results)
+    for suffix, picture in pictures.items():
+        path.with_name(f"{path.name}{suffix}").write_text(picture, encoding="utf-8")
     threads = config.machine.threads or torch.get_num_threads()
-    return {
-        "title": ", ".join(dict.fromkeys(result.case.label for result in results)),
-        "config": config,
-        "device": device_name(resolve_device(config.machine.device)),
-        "versions": versions(),
-        "command": command,
-        "threads": "1 thread" if threads == 1 else f"{threads} threads",
-        "time_of": "CPU time of the process" if config.cpu_time else "time",
-        "options": dict(config.options) or "recommended for the length",
-        "omissions": "".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
-    }
+    page = PAGE.format(
+        kind="Decoding" if config.decode else "Cost of a layer",
+        title=", ".join(dict.fromkeys(result.case.label for result in results)),
+        passes=", decoding a token" if config.decode else ", forward and backward",
+        config=config,
+        options=dict(config.options) or "recommended for the length",
+        time_of="CPU time of the process" if config.cpu_time else "Time",
+        device=device_name(resolve_device(config.machine.device)),
+        threads="1 thread" if threads == 1 else f"{threads} threads",
+        versions=versions(),
+        command=command,
+        csv=f"{path.name}.csv",
+        costs=to_markdown(costs(results, decode=config.decode)),
+        exponents=to_markdown(exponents(results, decode=config.decode)),
+        pictures=" ".join(f"![{suffix[1:-4]}](<{path.name}{suffix}>)" for suffix in pictures),
+        omissions="".join(f"- {omission}\n" for omission in omissions(results)) or "Nothing.\n",
+    )
+    path.with_name(f"{path.name}.md").write_text(page, encoding="utf-8")
+    return [".md", ".csv", *pictures]
 
 
-def write_rounds(path: Path, results: Sequence[BenchResult], memory: Sequence[str]) -> None:
-    """Write a row per round; a case without a measurement has one row with its reason.
-
-    Args:
-        memory: the attributes of a result that are written with each round.
-    """
+def write_rounds(path: Path, results: Sequence[BenchResult]) -> None:
+    """Write a row per round; a case without a measurement has one row with its reason."""
+    figures = [*MEMORY, *(DECODING if any(result.decodes for result in results) else ())]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["variant", "backend", "length", "round", "seconds", *memory, "reason"])
+        writer.writerow(["variant", "backend", "length", "round", "seconds", *figures, "reason"])
         for result in results:
             case = [result.case.label, result.case.backend, result.case.length]
-            sizes = [getattr(result, name) for name in memory]
+            sizes = [getattr(result, name) for name in figures]
             writer.writerows([*case, i, f"{seconds:.6g}", *sizes, ""] for i, seconds in enumerate(result.seconds, 1))
             if result.reason:
-                writer.writerow([*case, "", "", *[""] * len(memory), result.reason])
+                writer.writerow([*case, "", "", *[""] * len(figures), result.reason])
 
 
 def plots(results: Sequence[BenchResult], *, decode: bool = False) -> dict[str, str]:

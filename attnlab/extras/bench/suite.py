@@ -6,9 +6,8 @@ affects all of them. A case that cannot be measured is a result, too, with the r
 """
 
 import math
-import multiprocessing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from multiprocessing.connection import Connection
 from statistics import linear_regression, median
@@ -19,9 +18,8 @@ from torch.utils.benchmark import timer
 
 from attnlab._util.files import real_path
 from attnlab._util.machine import available_memory, limit_memory
-from attnlab._util.process import describe_exit_code, fork
+from attnlab._util.process import describe_exit_code, fork_with_pipe
 from attnlab._util.raise_site import describe_error
-from attnlab.config.run import MachineConfig
 from attnlab.config.types import WITH, ComposedVariant
 from attnlab.config.validation import validate
 from attnlab.config.yaml import constant_place
@@ -36,13 +34,12 @@ from attnlab.variants import ROLES, Variant
 MEMORY_SHARE = 0.9  # of the available memory, the limit of a process on the CPU
 __all__ = ["BenchConfig", "BenchResult", "bench"]
 
-AUTO, DENSE, TORCH_DEFAULTS = "auto", "dense", "dense, torch defaults"
-FAST_MACHINE = MachineConfig(matmul_precision="medium", reuse_memory=True)
-LENGTHS = (256, 512, 1024, 2048)
+AUTO, DENSE = "auto", "dense"
+PRELOAD = "attnlab.training.preload"
 
 
 @dataclass(frozen=True)
-class BenchConfig:
+class BenchConfig(LayerConfig):
     """The cases that ``bench`` measures, and how.
 
     Attributes:
@@ -50,43 +47,20 @@ class BenchConfig:
         lengths: lengths of the sequences.
         backends: backends of the variants; ``auto`` for the one that a study would use; empty: all that each variant declares.
             ``dense`` is measured with all of its backends.
-        batch: sequences of the input (batch, length, dim).
-        dim: width of the input.
-        heads: number of heads.
-        position: the name of the position scheme of every layer.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
-        components: components of the variants, but not of the baseline ``dense``: names, paths, or mappings as in a study.
-        options: options of the variants; options not given come from ``Variant.recommended_options`` for the length, then the
-            constructor's defaults.
         rounds: how many times each case is timed.
-        machine: the settings of all processes.
-        cpu_time: measure the CPU time of each process over all its threads, which other programs on the machine affect less
-            than wall-clock time.
-        torch_defaults: also measure ``dense`` with SDPA under PyTorch's default process settings.
-        decode: measure the time to decode a token after a sequence of each length, instead of forward and backward passes.
-        role: role of every layer; None: the first role that all variants have. In ``cross``, the context is as long as the
-            input.
+        components: components of the variants, but not of the baseline ``dense``: names, paths, or mappings as in a study.
+        role: role of every layer; None: the first role that all variants have.
     """
 
     variants: Sequence[str]
-    lengths: Sequence[int] = LENGTHS
+    lengths: Sequence[int] = (256, 512, 1024, 2048)
     backends: Sequence[str] = ()
-    batch: int = 2
-    dim: int = 256
-    heads: int = 8
-    position: str = "none"
-    precision: str = "fp32"
-    options: Mapping[str, Any] = field(default_factory=dict)
     rounds: int = 7
-    machine: MachineConfig = FAST_MACHINE
-    cpu_time: bool = False
-    torch_defaults: bool = False
-    decode: bool = False
     components: Sequence[str | Mapping[str, Any]] = ()
     role: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class BenchResult:
     """The measurements of one case.
 
@@ -104,7 +78,7 @@ class BenchResult:
     """
 
     case: BenchCase
-    seconds: tuple[float, ...] = ()
+    seconds: list[float] = field(default_factory=list)
     saved_bytes: int = 0
     peak_bytes: int = 0
     cache_bytes: int = 0
@@ -116,7 +90,7 @@ class BenchResult:
     @property
     def decodes(self) -> bool:
         """True when the role is causal, in which ``cached``, ``cache_bytes`` and ``state_bytes`` are measured."""
-        return self.case.layer.role == "causal"
+        return self.case.role == "causal"
 
     @property
     def time(self) -> float:
@@ -171,20 +145,16 @@ def _make_cases(config: BenchConfig) -> list[BenchCase]:
     machine = config.machine.model_copy(update={"device": resolve_check_device(config.machine.device)})
     if config.cpu_time and machine.device != "cpu":
         raise UserError(f"CPU time measures layers on the device cpu only, got {machine.device}")
-    shared = {"position": config.position, "batch": config.batch, "dim": config.dim, "heads": config.heads}
-    shared |= {"precision": config.precision, "role": _role(config, classes.values()), "decode": config.decode}
+    shared = {shared.name: getattr(config, shared.name) for shared in fields(LayerConfig)}
+    shared |= {"role": _role(config, classes.values()), "machine": machine}
     cases = []
     for length, (label, cls) in product(config.lengths, classes.items()):
-        options = {} if label == DENSE else dict(config.options)
+        named = {"variant": variants[label].name, "components": variants[label].components, "label": label, "length": length}
+        case: dict[str, Any] = shared | named | ({"options": {}} if label == DENSE else {})
         backends = cls.backends if label == DENSE or not config.backends else tuple(config.backends)
         automatic = resolve_backend(machine.device, hook=hook, backends=cls.backends)
         for backend in dict.fromkeys(automatic if backend == AUTO else backend for backend in backends):
-            fields = {"variant": variants[label].name, "components": variants[label].components, **shared}
-            layer = LayerConfig(backend=backend, length=length, options=options, **fields)
-            cases.append(BenchCase(label, layer, machine, config.cpu_time))
-            if config.torch_defaults and label == DENSE and backend == "sdpa":
-                defaults = machine.model_copy(update={"matmul_precision": "highest", "reuse_memory": False})
-                cases.append(BenchCase(TORCH_DEFAULTS, layer, defaults, config.cpu_time))
+            cases.append(BenchCase(backend=backend, **case))
     return cases
 
 
@@ -213,18 +183,18 @@ def _role(config: BenchConfig, classes: Collection[type[Variant]]) -> str:
 
 def _measure_length(cases: Sequence[BenchCase], *, rounds: int) -> list[BenchResult]:
     """Start a process per case, one after another, then time the cases in turns."""
-    processes: list[BenchProcess] = []
+    processes: list[_BenchProcess] = []
     try:
         for case in cases:
-            processes.append(BenchProcess(case))
-            processes[-1].start()
-        for _ in range(rounds):
-            for process in processes:
-                process.time_round()
+            processes.append(_BenchProcess(case))
+            vars(processes[-1].result).update(processes[-1].measure() or {})
+        for process in processes * rounds:
+            if (seconds := process.measure()) is not None:
+                process.result.seconds.append(seconds)
     finally:
         for process in processes:
             process.close()
-    return [BenchResult(p.case, tuple(p.seconds), reason=p.reason, failed=p.failed, **p.figures) for p in processes]
+    return [process.result for process in processes]
 
 
 def failed_variants(results: Sequence[BenchResult]) -> list[str]:
@@ -254,56 +224,21 @@ def fit_cost_exponent(costs: Mapping[int, float]) -> float:
     return linear_regression(list(logs), list(logs.values())).slope if len(logs) > 1 else math.nan
 
 
-class BenchProcess:
-    """The parent's handle of a measuring process: ``start``, any number of ``time_round``, ``close``.
-
-    Attributes:
-        seconds: the time of one forward and backward pass, or of one decoded token, a value per round.
-        figures: the memory of one pass or sequence, by the names of ``BenchResult``.
-        reason: why the case cannot be measured, or an empty string; further rounds are then skipped.
-        failed: True when the layer raised an error, False when the variant or the machine does not support the case.
-    """
+class _BenchProcess:
+    """The parent's end of a process that measures a case, which fills in the ``result``."""
 
     def __init__(self, case: BenchCase) -> None:
-        self.case = case
-        self.seconds: list[float] = []
-        self.figures: dict[str, Any] = {}
-        self.reason, self.failed = "", False
-        self._ends: list[Any] = []
-        preload = "attnlab.training.preload"
-        self._process = fork(_child, lambda: (case, self._open_pipe()), name="attnlab-bench", preload=preload, daemon=True)
-        self._ends[1].close()
+        self.result = BenchResult(case)
+        self._process, self._pipe = fork_with_pipe(_child, case, name="attnlab-bench", preload=PRELOAD)
 
-    def _open_pipe(self) -> Any:
-        """Open a new pipe, replacing an earlier attempt's, and return the child's end."""
-        for end in self._ends:
-            end.close()
-        self._pipe, child_pipe = multiprocessing.Pipe()
-        self._ends = [self._pipe, child_pipe]
-        return child_pipe
-
-    def start(self) -> None:
-        """Measure the memory of a pass and warm up the layer; return when both are done.
+    def measure(self) -> Any:
+        """Return the next measurement: first the memory of a case, then a time for each call; None from an error on.
 
         Raises:
             UserError: the variant does not take the value of an option.
         """
-        self.figures = self._request() or {}
-
-    def time_round(self) -> None:
-        """Time one round of passes and append the result to ``seconds``."""
-        seconds = None if self.reason else self._request()
-        if seconds is not None:
-            self.seconds.append(seconds)
-
-    def close(self) -> None:
-        """Kill the process."""
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-    def _request(self) -> Any:
-        """Return the next measurement of the process; if it has none, set ``reason`` and return None."""
+        if self.result.reason:
+            return None
         content: Any
         try:
             self._pipe.send("next")
@@ -315,8 +250,14 @@ class BenchProcess:
             raise content
         if kind == "measurement":
             return content
-        self.reason, self.seconds, self.failed = content, [], kind == "error"
+        self.result.reason, self.result.seconds, self.result.failed = content, [], kind == "error"
         return None
+
+    def close(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
 
 
 def _child(case: BenchCase, pipe: Connection) -> None:
@@ -341,19 +282,18 @@ def _child(case: BenchCase, pipe: Connection) -> None:
 def _measurements(case: BenchCase) -> Iterator[Any]:
     """Yield first the memory of a case, then the seconds of a pass or of a token, without end."""
     device = set_up(case.machine)
-    reason = unsupported(case.layer, device)
-    if reason:
+    if reason := unsupported(case, device):
         raise _Unsupported(reason)
     available = available_memory()
     if device.type == "cpu" and available is not None:
         limit_memory(int(MEMORY_SHARE * available))
     # A short pass first: memory of the libraries that it loads does not count as the layer's.
-    measured_class = Decoding if case.layer.decode else ForwardBackward
-    measured_class(replace(case.layer, length=min(16, case.layer.length)), device).figures()
-    layer = measured_class(case.layer, device)
+    measured_class = Decoding if case.decode else ForwardBackward
+    measured_class(replace(case, length=min(16, case.length)), device).figures()
+    layer = measured_class(case, device)
     figures: dict[str, bool | int] = {**layer.figures()}
-    if measured_class is ForwardBackward and case.layer.role == "causal":
-        figures |= Decoding(case.layer, device).figures()
+    if measured_class is ForwardBackward and case.role == "causal":
+        figures |= Decoding(case, device).figures()
     times = layer.times(process_time if case.cpu_time else timer)
     next(times)  # warm up
     yield figures
