@@ -81,7 +81,6 @@ def with_enwik8(shell: Shell, command: str) -> None:
 def with_small_profiles(shell: Shell) -> None:
     """Train one diagnostic at one level, for a step, next to one baseline."""
     shell.patch.setattr(run, "BASELINES", ("dense",))
-    shell.patch.setattr(run, "QUICK", ("parity",))
     shell.patch.setattr(run, "ABILITIES", (Ability("parity", ({"length": 8},), steps=1),))
 
 

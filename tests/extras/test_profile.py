@@ -165,8 +165,6 @@ def test_mistakes_are_refused() -> None:
     with pytest.raises(UserError, match="expected diagnostics.*got 'pydocs'") as refused:
         select_abilities(["pydocs"])
     assert refused.value.where == "tasks"
-    with pytest.raises(UserError, match="either a quick profile or tasks"):
-        select_abilities(["copy"], quick=True)
     with pytest.raises(UserError, match="at least 3 seeds, got 2") as refused:
         profile_all([variant_entry("dense")], [PARITY], folder=Path("nowhere"), seeds=2)
     assert refused.value.where == "seeds" and not Path("nowhere").exists()
@@ -174,9 +172,6 @@ def test_mistakes_are_refused() -> None:
 
 def test_every_level_of_the_profile_can_be_built() -> None:
     abilities = select_abilities()
-    quick = {ability.name: ability for ability in select_abilities(quick=True)}
-    assert len(quick) == 2 and {len(ability.levels) for ability in quick.values()} == {2}
-    assert all(quick[ability.name].levels == ability.levels[:2] for ability in abilities if ability.name in quick)
     for ability in abilities:
         assert len(ability.levels) >= 2 and len(set(map(ability.level_name, range(len(ability.levels))))) == len(ability.levels)
         tasks = [ability.cls(**options) for options in ability.levels]

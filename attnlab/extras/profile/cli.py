@@ -5,15 +5,11 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlab.cli._arguments import Parser, comma_separated, positive_int
 from attnlab.cli._printing import print_table, relative
 from attnlab.cli._study import add_components_argument, add_workers_argument, parse_sets
 from attnlab.errors import UserError
-
-if TYPE_CHECKING:
-    from attnlab.extras.profile.results import Profile
 
 HELP = "find out what a variant can and cannot do, next to baselines: attnlab profile my_lab/cosine.py:Cosine"
 DESCRIPTION = (
@@ -31,9 +27,6 @@ def add_arguments(parser: Parser) -> None:
         "--position", metavar="NAME", help="position scheme (default: rotary instead of learned positions, when supported)"
     )
     parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the variant, for example stride=4 (repeatable)")
-    parser.add_argument(
-        "--quick", action="store_true", help="two diagnostics at two levels, in about three minutes on two cores"
-    )
     parser.add_argument("--tasks", type=comma_separated, metavar="NAME,NAME", help="diagnostics (default: all of the profile)")
     parser.add_argument(
         "--seeds", type=positive_int, default=3, metavar="N", help="seeds of each level (default 3, the minimum)"
@@ -56,33 +49,17 @@ def main(arguments: Namespace) -> int:
     if (arguments.variant is None) != arguments.all:
         raise UserError("expected either a variant or --all")
     from attnlab.extras.profile.page import overview_table
-    from attnlab.extras.profile.run import FOLDER
+    from attnlab.extras.profile.run import FOLDER, profile
 
-    profile = _profile_all(arguments) if arguments.all else _profile_one(arguments)
-    table = overview_table(profile)
+    named = ("components", "position", "tasks", "seeds", "out", "imports", "workers", "storage")
+    made = profile(
+        arguments.variant,
+        options=parse_sets(arguments.options),
+        check=not arguments.no_check,
+        command=shlex.join(["attnlab", *arguments.argv]),
+        **{name: getattr(arguments, name) for name in named},
+    )
+    table = overview_table(made)
     print_table([column.heading for column in table.columns], [list(row.cells) for row in table.rows])
-    print(f"report: {relative(Path(arguments.out or FOLDER / profile.name) / 'index.html')}")
-    return 0 if profile.is_complete else 1
-
-
-def _profile_one(arguments: Namespace) -> Profile:
-    from attnlab.extras.profile.run import profile
-
-    named = ("components", "position", "tasks", "quick", "seeds", "out", "imports", "workers", "storage")
-    options = {name: getattr(arguments, name) for name in named}
-    command = shlex.join(["attnlab", *arguments.argv])
-    sets = parse_sets(arguments.options)
-    return profile(arguments.variant, options=sets, check=not arguments.no_check, command=command, **options)
-
-
-def _profile_all(arguments: Namespace) -> Profile:
-    from attnlab.extras.profile.run import FOLDER, built_in_entries, profile_all, select_abilities
-
-    for name in ("components", "options", "position", "imports"):
-        if getattr(arguments, name):
-            flag = "with" if name == "components" else name
-            raise UserError(f"--{flag} is an option of one variant, got it with --all")
-    options = {name: getattr(arguments, name) for name in ("seeds", "workers", "storage")}
-    command, folder = shlex.join(["attnlab", *arguments.argv]), Path(arguments.out or FOLDER)
-    abilities = select_abilities(arguments.tasks, quick=arguments.quick)
-    return profile_all(built_in_entries(), abilities, folder=folder, command=command, **options)
+    print(f"report: {relative(Path(arguments.out or FOLDER / made.name) / 'index.html')}")
+    return 0 if made.is_complete else 1

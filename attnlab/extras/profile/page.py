@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from attnlab._util.cost_metrics import COST_METRICS
 from attnlab._util.run_state import RunState
-from attnlab.extras.profile.results import COSTS, RATES, LevelResult, Profile, save_profile
+from attnlab.extras.profile.results import COSTS, LevelResult, Profile, save_profile
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.wording import count
-from attnlab.stats.exact import clopper_pearson
-from attnlab.stats.paired import LEVEL
 
-RUN_COLUMNS = ("task", "level", "variant", "position", "lr", "seed", "score", "solved", "threshold", "chance", "max_steps")
 GROUPS = {"recall": "recall", "copy": "copying", "state": "state tracking", "": "others"}
-NOTES = (
-    "All variants have the same model, learning rates and maximum number of steps. A level that not all seeds solve is trained "
-    "with the first seed at a quarter and at four times the learning rate, and with all seeds where the first one solves it; "
-    "the rate with which most seeds solve the level is reported. A longer training or a larger model may solve a level that is "
-    "failed here. The next level is trained if most seeds solve the level before it.",
-    "There is no mean over the diagnostics and no rank: they test different abilities.",
-)
+HOW_TO_READ = "What is trained, and what the numbers mean: docs/how-to/profile.md."
 
 
 @dataclass(frozen=True)
@@ -43,14 +32,12 @@ class HeatCell:
 
 
 def write_profile(folder: Path, profile: Profile) -> None:
-    """Write `index.html`, `README.md`, `runs.csv` and `profile.json` into `folder`."""
+    """Write `index.html`, `README.md` and `profile.json` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     save_profile(folder, profile)
     fields = page_fields(profile)
     for template, name in (("profile.html.j2", "index.html"), ("profile.md.j2", "README.md")):
         (folder / name).write_text(render(template, fields), encoding="utf-8")
-    with (folder / "runs.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([RUN_COLUMNS, *_runs(profile)])
 
 
 def page_fields(profile: Profile) -> dict[str, object]:
@@ -66,7 +53,7 @@ def page_fields(profile: Profile) -> dict[str, object]:
         "costs": cost_table(profile),
         "costs_note": _costs_note(profile),
         "methods": two_columns(profile.methods.items()),
-        "notes": (*NOTES, _interval_note(profile.seeds)),
+        "notes": (HOW_TO_READ,),
     }
 
 
@@ -129,26 +116,3 @@ def _costs_note(profile: Profile) -> str:
         f"Measured on {ability.task} in rows of {ability.levels[0].length} tokens. Cache and state: bytes that decoding keeps "
         "of one row, of all layers. Tokens/s: of training; several runs may have shared the processor."
     )
-
-
-def _interval_note(seeds: int) -> str:
-    """Return what a level that all seeds solve, or none, says about its solve rate."""
-    least, _ = clopper_pearson(seeds, seeds, LEVEL / 2 / RATES)
-    return (
-        "Brackets are intervals of the solve rate (Clopper and Pearson 1934); the intervals of the three learning rates, of "
-        f"which the best is reported, hold together with 95 %. With {seeds} seeds, {seeds} of {seeds} are "
-        f"compatible with every rate from {least:.2f}, and 0 of {seeds} with every rate up to {1 - least:.2f}. A level that "
-        f"half of all seeds would solve is solved by all seeds with probability 1/{2**seeds}, and by none with the same."
-    )
-
-
-def _runs(profile: Profile) -> Iterator[list[object]]:
-    """Yield a row for each run with a score."""
-    for ability in profile.abilities:
-        for name, position in profile.positions.items():
-            for level, best in zip(ability.levels, ability.results[name], strict=False):
-                shared = (ability.threshold, f"{level.chance:.6g}", level.steps)
-                for result in (best, *best.others):
-                    for seed, score in result.scores.items():
-                        own = (ability.task, level.name, name, position, f"{result.lr:g}", seed)
-                        yield [*own, f"{score:.6g}", int(score >= ability.threshold), *shared]

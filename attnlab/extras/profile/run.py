@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,18 +113,15 @@ ABILITIES = (
     Ability("flip_flop", ({"length": 16}, {"length": 32}, {"length": 64, "ignore": 0.9}), 300, "state"),
     Ability("sparse_flip_flop", ({"length": 64, "test_ignore": 0.9}, {"length": 128, "test_ignore": 0.95}), 300, "state"),
 )
-QUICK = ("mqar", "parity")
-QUICK_LEVELS = 2
 
 
 def profile(
-    variant: str | Mapping[str, Any],
+    variant: str | Mapping[str, Any] | None,
     *,
     components: Sequence[Any] = (),
     options: Mapping[str, Any] | None = None,
     position: str | None = None,
     tasks: Sequence[str] | None = None,
-    quick: bool = False,
     seeds: int = 3,
     out: str | Path | None = None,
     imports: Sequence[str] = (),
@@ -143,13 +140,12 @@ def profile(
 
     Args:
         variant: A name, ``file.py:Class``, ``package.module:Class``, or a mapping as in a study. Paths start from the working
-            directory.
+            directory. None: every built-in variant.
         components: Components of the variant, as in a study.
         options: Options of the variant.
         position: The position scheme of the variant; None: rotary positions where the variant supports them and has no default
             of its own, else its default.
         tasks: Names of diagnostics; None: the profile's diagnostics.
-        quick: Two diagnostics at two levels, in a few minutes; cannot be combined with ``tasks``.
         seeds: Number of seeds of each level, at least 3.
         out: Folder of the page; default ``reports/profile/NAME``.
         imports: Files that register classes.
@@ -170,14 +166,14 @@ def profile(
     """
     for file in imports:
         load_file(Path(file).expanduser())
-    named = {"name": variant} if isinstance(variant, str) else dict(variant)
-    named |= dict(options or {}) | ({WITH: list(components)} if components else {})
-    entry = variant_entry(named, position=position)
-    label = entry_labels([entry])[0]
-    name = task_folder(f"{label} {position}" if position else label)
+    changes = dict(options or {}) | ({WITH: list(components)} if components else {})
+    given = [{"name": variant} if isinstance(variant, str) else variant] if variant else [{"name": n} for n in built_in_names()]
+    entries = [variant_entry({**named, **changes}, position=position) for named in given]
+    label = entry_labels(entries)[0] if variant else ""
+    name = task_folder(f"{label} {position}" if label and position else label)
     run_options = {"workers": workers, "root": root, "storage": storage, "display": display}
     shared = {"seeds": seeds, "imports": imports, "check": check, "command": command, **run_options}
-    return profile_all([entry], select_abilities(tasks, quick=quick), name=name, folder=Path(out or FOLDER / name), **shared)
+    return profile_all(entries, select_abilities(tasks), name=name, folder=Path(out or FOLDER / name), **shared)
 
 
 def profile_all(
@@ -213,29 +209,21 @@ def profile_all(
     return made
 
 
-def built_in_entries() -> list[Entry]:
-    """Return the built-in variants that can be profiled."""
+def built_in_names() -> list[str]:
+    """Return the names of the built-in variants that can be profiled."""
     names = (name for name in VARIANTS.names() if VARIANTS.is_builtin(name))
-    return [variant_entry(name) for name in names if "causal" in VARIANTS.get(name).roles]
+    return [name for name in names if "causal" in VARIANTS.get(name).roles]
 
 
-def select_abilities(tasks: Sequence[str] | None = None, *, quick: bool = False) -> list[Ability]:
-    """Return the abilities of a profile.
+def select_abilities(tasks: Sequence[str] | None = None) -> list[Ability]:
+    """Return the abilities of a profile: those of the named diagnostics, by default of the profile's.
 
-    Args:
-        tasks: The diagnostics; None: the profile's diagnostics. One that is not among them has the levels that it declares.
-        quick: Instead of ``tasks``: two diagnostics, at their first two levels.
+    A diagnostic that is not among them has the levels that it declares.
 
     Raises:
-        UserError: both arguments, a task that does not exist, or one that is no diagnostic with levels.
+        UserError: a task that does not exist, or one that is no diagnostic with levels.
     """
     known = {ability.task: ability for ability in ABILITIES}
-    if quick:
-        if tasks is not None:
-            raise UserError(f"expected either a quick profile or tasks, got both: {', '.join(tasks)}", "tasks")
-        return [replace(known[task], levels=known[task].levels[:QUICK_LEVELS]) for task in QUICK]
-    if tasks is not None and not tasks:
-        raise UserError("expected at least one diagnostic, got none", "tasks")
     return [known.get(task) or _own_levels(task) for task in dict.fromkeys(known if tasks is None else tasks)]
 
 
