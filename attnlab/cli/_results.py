@@ -86,7 +86,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     sizes = [{"data_sizes": cell.data_sizes} for cell in result.plan.cells if spec.includes(cell.axes)]
     scores_of = [record for record in result.records() if spec.includes(record)]
     for note in (
-        *split_notes([*sizes, *scores_of], cells, spec),
+        *split_notes([*sizes, *scores_of]),
         *margin_notes(cells, spec),
         *score_warnings(cells, scores, metric=spec.metric),
     ):

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from attnlab._util.colors import color_of
 from attnlab.config.grid import cell_name
 from attnlab.report.plots.rows import ForestRow, forest_plot
-from attnlab.report.section import Column, Figure, Sentence, Strong, Table, TableRow
+from attnlab.report.section import Column, Figure, Sentence, Table, TableRow
 from attnlab.report.summary import Clause, as_sentence, describe_clause, join, remark_of
 from attnlab.report.verdicts import verdict_p_value
-from attnlab.report.wording import describe_verdict, level_noun
+from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons
 from attnlab.stats.contrasts import Contrast, ContrastInStudy, Effect, Ends, StudyTable, contrasts_of, scale_of
 from attnlab.stats.joint import hides_correction
 from attnlab.stats.paired import NoTest
-from attnlab.stats.trend import TrendKind
-from attnlab.stats.verdict import Sensitivity, VerdictKind, sensitivity
+from attnlab.stats.verdict import VerdictKind
 
 MAX_NAMED = 3  # contrasts with a paragraph and a plot; the table has all of them
 CONCLUSIVE = (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL)
@@ -72,17 +71,14 @@ def _comparison_row(cell: CellSummary, study: ContrastInStudy) -> TableRow:
     return TableRow([cell.name, cell.baseline, study.table.name, text, verdict_p_value(cell), describe_verdict(cell.verdict)])
 
 
-def effect_notes(tables: Sequence[StudyTable], contrasts: Sequence[Contrast], unit: Unit) -> list[str]:
+def effect_notes(tables: Sequence[StudyTable], contrasts: Sequence[Contrast]) -> list[str]:
     """Return notes on the answer and its table."""
     scales = {table.name: scale_of(table.spec) for table in tables}
     known = list(dict.fromkeys(scale for scale in scales.values() if scale))
     unknown = [name for name, scale in scales.items() if not scale]
-    of_study = "Verdicts are those of each study, corrected over its comparisons: " if unit.one == "study" else ""
     texts = [
-        *([f"{of_study}5 % of false verdicts are expected for each, not for the page."] if of_study else []),
         f"Effect: the difference from the baseline in per cent of the baseline's {' or '.join(known) or 'score'}; a positive "
-        "one is worse. ± is half the width of the 95 % interval; “study” is half the width of the interval that holds "
-        "together with all others of the study.",
+        "one is worse. “study”: half the width of the interval that holds together with all others of the study.",
     ]
     if unknown:
         texts.append(f"The metric of {', '.join(unknown)} has no known natural zero, so that its effects are not in per cent.")
@@ -115,10 +111,9 @@ def _half_width(ends: Ends) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of several studies: paragraphs, further ones with details, plots, the table of all verdicts, and notes."""
+    """The answer of several studies: paragraphs on the shared comparisons, plots, the table of all verdicts, and notes."""
 
     paragraphs: Sequence[Sentence]
-    details: Sequence[Sentence]
     plots: Sequence[Figure]
     table: Table
     notes: Sequence[str]
@@ -137,29 +132,18 @@ def make_answer(tables: Sequence[StudyTable], *, noun: str = "study") -> Answer 
     shared = [contrast for contrast in contrasts if len(contrast.studies) > 1]
     unit = Unit(noun, "studies" if noun == "study" else f"{noun}s")
     shared.sort(key=lambda contrast: not _has_verdict(contrast))
-    paragraphs = [_paragraph(contrast, unit, of=len(tables)) for contrast in shared[:MAX_NAMED]]
-    single = [contrast for contrast in contrasts if len(contrast.studies) == 1]
-    details: list[Sentence] = []
-    if single:
-        (details if shared else paragraphs).append(_single_studies(single, unit))
+    paragraphs = [_by_study(contrast, unit, of=len(tables)) for contrast in shared[:MAX_NAMED]]
     if more := shared[MAX_NAMED:]:
         paragraphs.append([f"In the table only: {'; '.join(contrast.label for contrast in more)}."])
-    if controls := _controls(tables):
-        paragraphs.append([controls])
     plots = [
         Figure(f"effect{f'-{i}' if len(shared) > 1 else ''}.svg", f"effect of {contrast.label}", draw_effects(contrast))
         for i, contrast in enumerate(shared[:MAX_NAMED])
         if any(study.effect(cell) for study in contrast.studies for cell in study.comparisons)
     ]
-    return Answer(paragraphs, details, plots, effect_table(contrasts, unit), effect_notes(tables, contrasts, unit))
+    return Answer(paragraphs, plots, effect_table(contrasts, unit), effect_notes(tables, contrasts))
 
 
 # ---------------------------------------------------------------- sentences
-
-
-def _paragraph(contrast: Contrast, unit: Unit, *, of: int) -> list[str]:
-    """Return the paragraph on a contrast that several of so many studies have."""
-    return [*_by_study(contrast, unit, of=of), *_trend_sentences(contrast)]
 
 
 def _has_verdict(contrast: Contrast) -> bool:
@@ -204,50 +188,3 @@ def _named_effects(study: ContrastInStudy) -> str:
         size = format_percent(effect.mean) if effect else size
         texts.append(f"{f'{cell.name} ' if several else ''}{size}")
     return f"{study.table.name} ({', '.join(texts)})"
-
-
-def _trend_sentences(contrast: Contrast) -> list[str]:
-    from attnlab.report.trend import describe_ends, describe_verb
-
-    parts: list[str] = []
-    for study in contrast.studies:
-        for trend in study.trends:
-            if not trend.levels:
-                continue
-            spec = study.table.spec
-            about = f" In {study.table.name}, " if len(study.trends) == 1 else f" In {study.table.name}, for {trend.name}, "
-            if trend.kind is TrendKind.INCONCLUSIVE:
-                parts.append(f"{about}the trend of the difference over {level_noun(spec)} is inconclusive.")
-            else:
-                levels = f"from {trend.levels[0]:,.6g} to {trend.levels[-1]:,.6g} {level_noun(spec)}"
-                parts += [about, "the difference ", Strong(describe_verb(trend)), f" {levels} ({describe_ends(trend)})."]
-    return parts
-
-
-def _single_studies(contrasts: Sequence[Contrast], unit: Unit) -> list[str]:
-    """Return the paragraph on contrasts that only one study has."""
-    parts: list[str] = [f"In one {unit.one} only:"]
-    for contrast in contrasts[:MAX_NAMED]:
-        parts += [" ", *_by_study(contrast, unit, of=1)]
-    more = len(contrasts) - MAX_NAMED
-    trends = [part for contrast in contrasts[:MAX_NAMED] for part in _trend_sentences(contrast)]
-    return [*parts, f" And {more} more." if more > 0 else "", *trends]
-
-
-def _controls(tables: Sequence[StudyTable]) -> str:
-    """Return the sentence on the controls of the studies; "" if none has one."""
-    shown = {table.name: _control_is_worse(table) for table in tables if table.spec.control}
-    worse, not_worse = ([name for name, is_worse in shown.items() if is_worse is state] for state in (True, False))
-    parts = [f"was found worse in {', '.join(worse)}"] if worse else []
-    parts += [f"was not found worse in {', '.join(not_worse)}, where “equivalent” therefore shows little"] if not_worse else []
-    without = [table.name for table in tables if not table.spec.control] if shown else []
-    text = f"The control {', and '.join(parts)}." if parts else ""
-    return f"{text} There is no control in {', '.join(without)}." if without else text
-
-
-def _control_is_worse(table: StudyTable) -> bool:
-    """Return True when every control of a study was found worse than its baseline, by at least the margin."""
-    spec = table.spec
-    controls = [cell for cell in table.cells if spec.is_control(cell.axes)]
-    shown = [sensitivity(cell.verdict, cell.difference, margin=spec.margin) is Sensitivity.SHOWN for cell in controls]
-    return bool(shown) and all(shown)

@@ -50,7 +50,7 @@ def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) 
     parts, texts = [of_task.results.compared for of_task in found], [conclude(of_task).text for of_task in found]
     if len(parts) == 1:
         return texts
-    tables = [StudyTable(part.spec.task, part.spec, part.cells, part.trends) for part in parts]
+    tables = [StudyTable(part.spec.task, part.spec, part.cells) for part in parts]
     answer = make_answer(tables, noun="task")
     shared = ["".join(paragraph) for paragraph in answer.paragraphs] if answer else []
     return [*(f"{table.name}: {text}" for table, text in zip(tables, texts, strict=True)), *shared]

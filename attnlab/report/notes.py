@@ -8,9 +8,8 @@ from typing import Any
 from attnlab._util.metrics import is_share
 from attnlab.config.axes import text
 from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
-from attnlab.report.wording import count, describe_mark, format_metric
+from attnlab.report.wording import count, describe_mark
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.items import UncertaintyParts
 from attnlab.stats.paired import Difference, NoTest, is_constant
 from attnlab.stats.question import has_wide_margin
 from attnlab.stats.records import comparison_name, is_present
@@ -25,7 +24,6 @@ MARKS = {
 }
 
 NEW_ITEMS = "± for new test items"
-MAX_NAMED = 6  # comparisons with their standard errors; the largest come first
 
 SHOWN_DIGITS = 12  # of a digest
 SMALL_SPREAD = 5e-5  # relative; the seeds of trainings at contest scale differ by a few 1e-4
@@ -93,18 +91,6 @@ def _describe_lenders(priors: Sequence[VariancePrior]) -> str:
         return f"the table's {priors[0].comparisons} comparisons"
     numbers = sorted({prior.comparisons for prior in priors})
     return f"the {' or '.join(map(str, numbers))} comparisons at the same level, on the same test"
-
-
-def item_notes(parts: Sequence[UncertaintyParts]) -> list[str]:
-    """Return notes on seeds and items; none if no run has kept the scores of its items."""
-    if not parts:
-        return []
-    largest = sorted(parts, key=lambda part: -(part.seeds**2 + part.items**2))[:MAX_NAMED]
-    texts = [
-        f"{part.cell} {format_metric(part.seeds)} and {format_metric(part.items)} ({part.item_share:.0%} items)"
-        for part in largest
-    ]
-    return [f"Standard errors of a difference over seeds and over the items of the test: {'; '.join(texts)}."]
 
 
 def is_of_program(records: Sequence[Mapping[str, Any]]) -> bool:

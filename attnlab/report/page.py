@@ -14,7 +14,6 @@ from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_tradeoffs
 from attnlab.report.methods import Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
-from attnlab.report.notes import item_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.plots.maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import matching_scores, score_warnings, with_reference_scores
@@ -118,7 +117,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     records, colors = compared.compared_records, cell_colors(cells)
     analyzed = analyze(Results(compared, stages, curves, colors))
-    results = StudyTable(info.task or spec.study, spec, cells, compared.trends)
+    results = StudyTable(info.task or spec.study, spec, cells)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
     search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)
@@ -139,9 +138,8 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         overview=overview(cells, spec),
         table=with_reference_scores(verdict_table(cells, spec, colors=colors), scores, heading=spec.estimator.words.heading),
         notes=[
-            *split_notes(records, cells, spec),
+            *split_notes(records),
             *notes(cells, spec),
-            *item_notes(info.uncertainty),
             *_matched_cells(records, spec),
         ],
         sections=[section for section in sections if section is not None],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
 from typing import Any
 from zlib import crc32
 
@@ -29,7 +28,7 @@ from attnlab.report.wording import (
 )
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons
 from attnlab.stats.paired import describe_level, rounded
-from attnlab.stats.records import TRAINING_PASSES, finite, is_present
+from attnlab.stats.records import TRAINING_PASSES, is_present
 from attnlab.stats.search import NOT_CONFIRMED
 from attnlab.stats.verdict import p_of_verdict
 
@@ -48,7 +47,6 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     by_name = {cell.name: cell for cell in cells}
     compared = any(cell.baseline for cell in comparisons(cells))
     several = any(cell.further for cell in cells)
-    has_effects = any(_effect_size(cell) for cell in comparisons(cells))
     has_items = any(cell.verdict and cell.verdict.new_items for cell in comparisons(cells))
     has_states = any(set(cell.states) != {RunState.COMPLETED} for cell in cells)
     costs = present_costs(cells, shown_in("verdict table"))
@@ -59,7 +57,6 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
             Column("difference"),
             *([Column(NEW_ITEMS)] if has_items else []),
             Column("p (Holm)"),
-            *([Column("effect size")] if has_effects else []),
         ]
         columns += [Column("verdict", is_text=True)]
     columns += [Column(metric.heading, hide_on_phone=not metric.relative) for metric in costs]
@@ -67,25 +64,25 @@ def verdict_table(cells: Sequence[CellSummary], spec: ComparisonSpec, *, colors:
     rows = []
     for cell in cells:
         texts = [cell.name, spec.estimator.format(cell), str(cell.seeds or "")]
-        texts += _comparison_texts(cell, several=several, items=has_items, effects=has_effects) if compared else []
+        texts += _comparison_texts(cell, several=several, items=has_items) if compared else []
         texts += [_cost(cell, metric, by_name.get(cell.baseline)) for metric in costs]
         texts += ["" if cell.outcome == RunState.COMPLETED else cell.outcome] if has_states else []
         kind = "missing" if not cell.has_result else "baseline" if cell.is_baseline else ""
         link = "" if cell.outcome == NOT_CONFIRMED else anchor(cell.name)  # the table of runs has no trials
         rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), kind, link=link))
         for further in cell.further:  # the cell's own figures stand in its first row
-            texts = [cell.name, "", "", *_comparison_texts(further, several=True, items=has_items, effects=has_effects)]
+            texts = [cell.name, "", "", *_comparison_texts(further, several=True, items=has_items)]
             texts += [""] * (len(columns) - len(texts))
             rows.append(TableRow(texts, (colors or {}).get(cell.name, ""), link=link))
     return Table(columns, rows)
 
 
-def _comparison_texts(cell: CellSummary, *, several: bool, items: bool, effects: bool) -> list[str]:
+def _comparison_texts(cell: CellSummary, *, several: bool, items: bool) -> list[str]:
     """Return the texts of a comparison for the verdict table: with which baseline, the difference, and the verdict."""
     new = cell.verdict.new_items if cell.verdict else None
     texts = [*([cell.baseline] if several else []), format_difference(cell)]
     texts += [f"± {rounded(new.half_width, new.half_width)}" if new else ""] if items else []
-    return [*texts, verdict_p_value(cell), *([_effect_size(cell)] if effects else []), describe_verdict(cell.verdict)]
+    return [*texts, verdict_p_value(cell), describe_verdict(cell.verdict)]
 
 
 def anchor(cell: str) -> str:
@@ -97,11 +94,6 @@ def verdict_p_value(cell: CellSummary) -> str:
     """Format the p-value that the verdict rests on."""
     text = format_p_value(p_of_verdict(cell.difference))
     return f"{text} (equivalence)" if cell.difference and cell.difference.conclusion == "equivalent" else text
-
-
-def _effect_size(cell: CellSummary) -> str:
-    effect_size = cell.difference and cell.difference.effect_size
-    return "" if effect_size is None else f"{effect_size:+.2f}"
 
 
 def present_costs(cells: Sequence[CellSummary], metrics: Sequence[CostMetric]) -> list[CostMetric]:
@@ -169,18 +161,10 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     return [*texts, HOW_TO_READ]
 
 
-def split_notes(records: Sequence[Mapping[str, Any]], cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
-    """Return notes on the splits: their sizes, and why scores on `valid` and `test` differ by more than the cells do."""
+def split_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note on the sizes of the splits."""
     sizes = dict.fromkeys(str(r["data_sizes"]) for r in records if is_present(r.get("data_sizes")) and r["data_sizes"])
-    texts = [f"Data: {'; or '.join(sizes)}."] if sizes else []
-    names = (f"valid_{spec.metric}", spec.metric)
-    pairs = [[finite(record.get(name)) for name in names] for record in records]
-    known = [(valid, test) for valid, test in pairs if valid is not None and test is not None]
-    gaps = [abs(cell.difference.interval.mean) for cell in comparisons(cells) if cell.difference and spec.estimator.in_unit]
-    if known and gaps and abs(fmean(valid - test for valid, test in known)) > median(gaps):
-        valid, test = (format_metric(fmean(values)) for values in zip(*known, strict=True))
-        texts.append(f"Scores on valid ({valid} on average) and on test ({test}) differ by more than most cells do.")
-    return texts
+    return [f"Data: {'; or '.join(sizes)}."] if sizes else []
 
 
 def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
@@ -190,36 +174,28 @@ def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
 
 def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     cells = comparisons(cells)
-    texts = [f"Differences are paired by seed. {note_on_batches(cells)}", *notes_on_intervals(cells)]
+    texts = [*note_on_batches(cells), *notes_on_intervals(cells)]
     if not spec.estimator.is_exact:
         level = f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method"
         texts.append(f"{level} over all comparisons of {spec.family}.")
-        texts += [describe_looks(spec.looks)] if spec.looks is not None and spec.looks.count > 1 else []
+    if spec.looks is not None and spec.looks.count > 1:
+        texts.append(describe_looks(spec.looks))
     texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
     return [*texts, *notes_on_files(cells), *notes_on_equal_results(cells)]
 
 
-def note_on_batches(cells: Sequence[CellSummary]) -> str:
-    """State what the runs of one seed share, and which cells see other batches than their baseline."""
+def note_on_batches(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a note on cells that see other batches than their baseline, or on what the seeds of a program share."""
     if any(is_program_test(cell.test) for cell in cells):
-        return "The program decides what two runs with one seed have in common."
+        return ["Differences are paired by seed. The program decides what two runs with one seed have in common."]
     by_name = {cell.name: cell for cell in cells}
-    compared = [cell for cell in cells if cell.difference]
     changes: dict[str, dict[str, None]] = {}  # change -> names of the cells, each once
-    same = False
-    for cell in compared:
-        if change := describe_changes(cell.batches, by_name[cell.baseline].batches):
+    for cell in cells:
+        if cell.difference and (change := describe_changes(cell.batches, by_name[cell.baseline].batches)):
             changes.setdefault(change, {})[cell.name] = None
-        else:
-            same = True
-    if not changes:
-        return "With one seed, two cells see the same batches, and shared modules have the same initial values."
     groups = "; ".join(f"{', '.join(names)} ({change})" for change, names in changes.items())
-    others = " All other comparisons are between cells that see the same batches." if same else ""
-    return (
-        f"With one seed, shared modules have the same initial values. Not trained on the batches of their baseline: {groups}; "
-        f"pairing removes less of the variation between their seeds.{others}"
-    )
+    text = f"Not trained on the batches of their baseline: {groups}; pairing removes less of the variation between their seeds."
+    return [text] if changes else []
 
 
 def run_table(records: Sequence[Mapping[str, Any]], spec: ComparisonSpec) -> Table:

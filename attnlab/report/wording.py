@@ -246,37 +246,11 @@ def format_probability(probability: float) -> str:
 
 def describe_looks(looks: Looks) -> str:
     """Return a note on repeated looks, for the reader of a report."""
-    return " ".join(text for text in (_describe_announced(looks), _describe_further(looks)) if text)
-
-
-def _describe_announced(looks: Looks) -> str:
-    if not looks.announced:
-        return ""
-    announced = looks.last - looks.first + 1
+    announced = f"each number of seeds from {looks.first} to {looks.last}" if looks.announced else f"{looks.last}"
+    numbers = " and ".join([announced, *map(str, looks.further)])
     return (
-        f"Seeds were added while a verdict was inconclusive, with a look at each number of seeds from {looks.first} to "
-        f"{looks.last}. Intervals, p-values and verdicts are corrected for all {announced} looks: each look is a t-test at "
-        f"the level {2 * looks.nominal_level(LEVEL / 2, looks.last):.2%}, so that the error over all looks is 5 % (Pocock "
-        "1977, with the exact level for t-tests after Jennison and Turnbull 1991)."
-    )
-
-
-def _describe_further(looks: Looks) -> str:
-    if not looks.further:
-        return ""
-    numbers = [*([] if looks.announced else [looks.last]), *looks.further]
-    judged = " and ".join(text for text in (", ".join(map(str, numbers[:-1])), str(numbers[-1])) if text)
-    power = len(looks.further) + 2
-    level = f"5 % / 2^{power} = {LEVEL / 2**power:.2%}"
-    ending = "so that all looks together have a false verdict in about 5.5 % of studies."
-    if looks.announced:
-        return (
-            f"The study was also judged at {judged} seeds, beyond these looks; intervals and p-values are corrected for that, "
-            f"too: the t-test at {numbers[-1]} seeds is at the level {level}, {ending}"
-        )
-    return (
-        f"The study was judged at {judged} seeds, and intervals, p-values and verdicts are corrected for these looks: the "
-        f"first is a t-test at the level 5 %, the latest at {level}, {ending}"
+        f"The study is judged at {numbers} seeds. Intervals, p-values and verdicts are corrected for {looks.count} looks: "
+        "docs/studies/seeds.md#adding-seeds."
     )
 
 

@@ -20,7 +20,6 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.paired import Interval, NoTest
 from attnlab.stats.records import comparison_name
-from attnlab.stats.trend import Trend
 
 SCALES = {  # metric -> the quantity that effects are per cent of
     "bits_per_byte": "bits per byte",
@@ -56,13 +55,11 @@ class StudyTable:
         name: The study's name.
         spec: The comparison that the study makes.
         cells: Its cells, compared.
-        trends: As `attnlab.stats.trend.summarize_trends` returns them.
     """
 
     name: str
     spec: ComparisonSpec
     cells: Sequence[CellSummary]
-    trends: Sequence[Trend] = ()
 
 
 @dataclass(frozen=True)
@@ -73,13 +70,11 @@ class ContrastInStudy:
         table: The study.
         comparisons: The cells that have the contrast, at the highest level of `over`.
         lower_levels: The same at its other levels.
-        trends: The trends of these cells.
     """
 
     table: StudyTable
     comparisons: tuple[CellSummary, ...]
     lower_levels: tuple[CellSummary, ...]
-    trends: tuple[Trend, ...] = ()
 
     def effect(self, cell: CellSummary) -> Effect | None:
         """Return the relative effect of one of its comparisons."""
@@ -182,6 +177,4 @@ def _in_study(table: StudyTable, every: Sequence[CellSummary]) -> ContrastInStud
     over = table.spec.over
     highest = max(float(cell.axes[over]) for cell in every) if over else 0.0
     cells = tuple(cell for cell in every if not over or float(cell.axes[over]) == highest)
-    names = {cell.name for cell in cells}
-    trends = tuple(trend for trend in table.trends if {comparison.name for comparison in trend.comparisons} & names)
-    return ContrastInStudy(table, cells, tuple(cell for cell in every if cell not in cells), trends)
+    return ContrastInStudy(table, cells, tuple(cell for cell in every if cell not in cells))

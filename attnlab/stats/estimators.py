@@ -132,7 +132,6 @@ class Words:
     runs: str = ""  # the runs of a cell that curves are drawn of, if not all
     test: str = ""  # name of an exact test
     test_note: str = ""  # the exact test and its interval in a sentence
-    diverged: str = ""  # what a diverged run counts as
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,6 @@ class SolveRate(Estimator):
         test_note="the exact test of Barnard and Chan. The rate of a cell has the interval of Clopper and Pearson, the "
         "difference of two rates the interval that agrees with the test. The runs of a pair count as independent, which is "
         "cautious if seeds that solve one cell tend to solve the other",
-        diverged="it does not solve the task",
     )
 
     def solves(self, score: float) -> bool:
@@ -232,24 +231,12 @@ class SolveRate(Estimator):
     ) -> list[str]:
         texts = [f"Seeds are summarized by {self.words.description}. Brackets are exact 95 % intervals over seeds."]
         texts += self.warnings(cells)
-        if any(cell.scores.keys() - cell.values.keys() for cell in cells):
-            texts.append(f"A diverged run is an outcome of its cell: {self.words.diverged}.")
         if not any(comparison.difference for cell in cells for comparison in (cell, *cell.further)):
             return texts
         texts.append(
             f"Verdicts are at {describe_level(margin)}, corrected by Holm's method over all comparisons of {family}: "
-            f"{self.words.test_note}. Variances are not borrowed, and no distribution of the scores is assumed. “Inconclusive” "
-            "means that these seeds do not decide between the cells, not that the cells are equal."
+            f"{self.words.test_note}."
         )
-        if margin is not None:
-            texts.append(f"Equivalent: two one-sided tests of the same kind place the difference within ±{margin:g} of zero.")
-        if looks is not None and looks.count > 1:
-            numbers = [*range(looks.first, looks.last + 1), *looks.further]
-            texts.append(
-                f"The study is judged at {len(numbers)} numbers of seeds, from {numbers[0]} to {numbers[-1]}. Intervals, "
-                "p-values and verdicts are corrected for these looks at the levels of t-tests; at the same level, the error of "
-                "an exact test is smaller."
-            )
         return texts
 
     def format(self, cell: CellSummary) -> str:

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 
 from attnlab.stats.paired import LEVEL, Difference, t_quantile
 from attnlab.stats.sequential import levels_at
-from attnlab.stats.variance_prior import VariancePrior
 
 if TYPE_CHECKING:
     import numpy
@@ -46,8 +45,6 @@ PLASTIC = 1.2207440846057596  # root of x^4 = x + 1, which generates the sequenc
 
 FUTILITY = 0.1
 MIN_PAIRS = 5  # with fewer, the spread is too uncertain to give up
-
-QUANTILES = 200  # of the sample variance, over which a power is averaged
 
 
 @dataclass(frozen=True)
@@ -183,46 +180,3 @@ def find_futility(difference: Difference | None, seeds: int, *, below: float = F
         return None
     probability = predict(difference, seeds).conclusive if difference.interval.sd else difference.verdict_probability(seeds)
     return Futility(pairs, seeds, probability) if probability is not None and probability < below else None
-
-
-def power(
-    n: int,
-    mean: float,
-    *,
-    sd: float,
-    margin: float | None = None,
-    levels: tuple[float, float] = (LEVEL, LEVEL),
-    prior: VariancePrior | None = None,
-    alone: tuple[float, float] = (LEVEL, LEVEL),
-) -> float:
-    """Return the probability that `n` pairs are conclusive, for a known truth.
-
-    For a given sample spread, the result is inconclusive if the sample mean is too close to zero to differ from it and too far
-    away to be equivalent. The probability is averaged over quantiles of the sample spread.
-
-    Args:
-        n: Number of pairs.
-        mean: The true difference.
-        sd: The true standard deviation of the pairs' differences.
-        margin: Largest difference that counts as equivalent.
-        levels: Levels of the table's two-sided t-test, and of its two one-sided tests.
-        prior: The prior of the variances of the table.
-        alone: Levels of the tests of the comparison alone, which matter if there is a prior.
-    """
-    import numpy
-    from scipy.special import chdtri, ndtr
-
-    upper = 1 - (numpy.arange(QUANTILES) + 0.5) / QUANTILES
-    error = sd / math.sqrt(n)
-    borrowed = prior.degrees_of_freedom * prior.variance if prior else 0
-    degrees_of_freedom = n - 1 + (prior.degrees_of_freedom if prior else 0)
-    squares = sd**2 * chdtri(n - 1, upper)
-    differs, near = half_widths(borrowed + squares, degrees_of_freedom, n, levels)
-    if prior:
-        differs, near = map(numpy.maximum, (differs, near), half_widths(squares, n - 1, n, alone))
-    equals = numpy.maximum(0, (margin or 0) - near)
-
-    def within(edge: numpy.ndarray) -> numpy.ndarray:
-        return ndtr((edge - mean) / error) - ndtr((-edge - mean) / error)
-
-    return float(1 - numpy.mean(numpy.where(equals < differs, within(differs) - within(equals), 0)))

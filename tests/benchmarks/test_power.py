@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.predict import POWER, power
+from attnlab.stats.predict import POWER
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import table_prior
-from benchmarks.power import seeds_needed
+from benchmarks.power import power, seeds_needed
 from tests.stats.test_paired import seen
 
 

@@ -30,7 +30,7 @@ def strong(answer: Answer) -> list[str]:
 
 
 def text(answer: Answer) -> str:
-    return "\n".join("".join(paragraph) for paragraph in (*answer.paragraphs, *answer.details))
+    return "\n".join("".join(paragraph) for paragraph in answer.paragraphs)
 
 
 def test_studies_stand_side_by_side_with_their_verdicts_and_no_mean() -> None:
@@ -82,15 +82,9 @@ def test_accuracy_counts_as_error_rate() -> None:
     assert any("bits per byte or error rate" in note for note in answer.notes)
 
 
-def test_the_control_and_what_only_one_study_has_are_named() -> None:
-    answer = answer_of(
-        made_up_study("a", {"no_wo": 0.02, "none": 0.5}, control={"variant": "none"}),
-        made_up_study("b", {"no_wo": 0.02, "basic": 0.1, "none": 0.0}, control={"variant": "none"}),
-        made_up_study("c", {"no_wo": 0.02}),
-    )
-    control = "".join(answer.paragraphs[-1])
-    assert "worse in a" in control and "not found worse in b" in control and "no control in c" in control
-    assert "`basic` is worse than `dense`" in "".join(answer.details[-1])
+def test_what_only_one_study_has_is_in_the_table_alone() -> None:
+    answer = answer_of(made_up_study("a", {"no_wo": 0.02}), made_up_study("b", {"no_wo": 0.02, "basic": 0.1}))
+    assert "basic" not in text(answer) and "basic" in [row.cells[0] for row in answer.table.rows]
 
 
 def test_studies_without_a_comparison_have_no_answer() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import Effect, StudyTable, contrasts_of, relative_effect
-from attnlab.stats.trend import TrendKind, summarize_trends
 from tests.support.levels import made_up_levels
 from tests.support.several import made_up_study
 from tests.support.specs import comparison_spec
@@ -22,14 +21,11 @@ def test_contrasts_differ_by_baseline_and_the_control_is_none_of_them() -> None:
 def test_the_highest_level_counts() -> None:
     runs, spec = made_up_levels({"no_wo": [0.05, 0.03, 0.01]})
     cells = summarize_cells(runs, spec)
-    trends = summarize_trends(cells, spec)
-    table = StudyTable("levels", spec, cells, trends)
+    table = StudyTable("levels", spec, cells)
     other = replace(table, name="again")
     (contrast,) = contrasts_of([table, other])
     (first, _) = contrast.studies
     assert [c.axes["train.steps"] for c in first.comparisons] == ["4500"] and len(first.lower_levels) == 2
-    (trend,) = first.trends
-    assert trend is trends[0] and trend.kind is TrendKind.SHRINKS and first.comparisons[0] in trend.comparisons
 
 
 def effect_of(metric: str, base: float, gap: float) -> Effect | None:

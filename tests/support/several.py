@@ -10,7 +10,6 @@ from numpy.random import RandomState
 
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.trend import summarize_trends
 from tests.support.specs import comparison_spec
 
 
@@ -52,4 +51,4 @@ def made_up_study(
     direction = "max" if metric in ("accuracy", "score") else "min"
     spec = comparison_spec(name, axes, metric, direction, {"variant": "dense"}, **options)
     cells = summarize_cells(runs, spec)
-    return StudyTable(name, spec, cells, summarize_trends(cells, spec))
+    return StudyTable(name, spec, cells)

@@ -7,6 +7,7 @@ the page needs no store and no training, and the same reports give the same byte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -20,6 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.extras.claims.ruling import Evidence, Ruling, RulingKind, gather, rule
 from attnlab.report.page import Page, make_page
 from attnlab.report.stored import FILE, load
+from attnlab.stats.paired import LEVEL
 
 if TYPE_CHECKING:
     from attnlab.config.study import StudyConfig
@@ -57,11 +59,12 @@ class Claim:
 
         It is the power of one comparison: with others in its table, it is smaller.
         """
-        from attnlab.stats.predict import power
+        from scipy.stats import nct, t
 
         if self.config.size is None or self.config.scatter is None:
             return None
-        return power(MAX_SEEDS, self.config.size, sd=self.config.scatter)
+        edge, shift = t.ppf(1 - LEVEL / 2, MAX_SEEDS - 1), math.sqrt(MAX_SEEDS) * self.config.size / self.config.scatter
+        return float(nct.sf(edge, MAX_SEEDS - 1, shift) + nct.cdf(-edge, MAX_SEEDS - 1, shift))
 
     @property
     def is_out_of_reach(self) -> bool:

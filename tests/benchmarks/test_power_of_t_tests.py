@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.predict import power
+from benchmarks.power import power
 from tests.stats.test_moderation import moderate
 
 
