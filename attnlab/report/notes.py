@@ -10,7 +10,7 @@ from attnlab.config.axes import text
 from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
 from attnlab.report.wording import count, describe_mark
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
-from attnlab.stats.paired import Difference, NoTest, is_constant
+from attnlab.stats.paired import ROUNDING, Difference, NoTest, is_constant
 from attnlab.stats.question import has_wide_margin
 from attnlab.stats.records import comparison_name, is_present
 from attnlab.stats.variance_prior import VariancePrior
@@ -26,9 +26,6 @@ MARKS = {
 NEW_ITEMS = "± for new test items"
 
 SHOWN_DIGITS = 12  # of a digest
-SMALL_SPREAD = 5e-5  # relative; the seeds of trainings at contest scale differ by a few 1e-4
-PER_CENT = 100
-MOST_ITEMS = 2000  # of a test, whose shares have few values
 
 
 def margin_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
@@ -134,31 +131,27 @@ def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
 def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:
     """Return notes on what makes no difference: seeds with one result, and axes that leave the baseline's results unchanged.
 
-    Seeds are equal to within single precision, cells up to rounding (`attnlab.stats.paired`). Scores of attnlab's runs can be
-    equal because a task is solved, so that only a difference between equal seeds, or equality with scores that scatter, is
-    noted.
+    Seeds and cells are equal up to the rounding of what was printed, differences also to within single precision
+    (`attnlab.stats.paired`). Scores of attnlab's runs can be equal because a task is solved, so that only a difference between
+    equal seeds, or equality with scores that scatter, is noted.
     """
     return [*_equal_seeds(cells), *_equal_cells(cells)]
 
 
 def _equal_seeds(cells: Sequence[CellSummary]) -> list[str]:
-    programs = [c.name for c in cells if is_program_test(c.test) and is_constant([*c.values.values()])]
+    programs = [c.name for c in cells if is_program_test(c.test) and is_constant([*c.values.values()], relative=ROUNDING)]
     constant = [c for c in comparisons(cells) if c.difference and c.difference.no_test is NoTest.CONSTANT]
     others = [c.name for c in constant if not is_program_test(c.test) or not {c.name, c.baseline} <= set(programs)]
     texts = []
     if programs:
-        texts.append(
-            f"All seeds give the same result, to a relative 1e-6: {', '.join(programs)}. The program may not use {{seed}}."
-        )
+        texts.append(f"All seeds give the same result: {', '.join(programs)}. The program may not use {{seed}}.")
     if others:
         reason = (
             "the program may not use {seed} as it should"
             if is_program_test(constant[0].test)
             else "the seed does not change it"
         )
-        texts.append(
-            f"All seeds have the same difference from the baseline, to a relative 1e-6: {', '.join(others)}; {reason}."
-        )
+        texts.append(f"All seeds have the same difference from the baseline: {', '.join(others)}; {reason}.")
     return texts
 
 

@@ -16,8 +16,8 @@ behind the ±, so that no verdict of a difference stands next to an interval tha
 
 A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference. Such runs are
 often one run repeated, because the program ignores its seed. Values are identical if they are equal up to the rounding of the
-numbers that were printed, so that a constant added to all scores changes no verdict. Differences count as one, and have no
-test, if they scatter by no more than sums in single precision, and by less than a twentieth of their mean.
+numbers that were printed, so that a constant added to all scores makes no cells identical. Differences count as one, and have
+no test, if they scatter by no more than sums in single precision, and by less than a twentieth of their mean.
 
 A verdict of the t-test is fragile if a test corrected for skewness does not share it. The t-test of a mean assumes differences
 that scatter symmetrically. Where they are skewed, as when one or two seeds lie far to one side, it makes more false verdicts

@@ -116,8 +116,10 @@ def test_a_profile_is_made_by_the_command_and_in_python(
     task = "tests.support.profiles:TinyParity"
     assert main(["profile", "mine.py:Mine", "--tasks", task, "--with", "qk_norm", "--workers", "2", "--no-check"]) == 0
     output = capsys.readouterr().out
-    assert "TinyParity" in output and "0 of 2" in output and "report: reports/profile/Mine-with-qk_norm/index.html" in output
-    folder = tmp_path / "reports" / "profile" / "Mine-with-qk_norm"
+    assert (
+        "TinyParity" in output and "0 of 2" in output and "report: runs/reports/profile/Mine-with-qk_norm/index.html" in output
+    )
+    folder = tmp_path / "runs" / "reports" / "profile" / "Mine-with-qk_norm"
     page = (folder / "README.md").read_text()
     assert (
         "attnlab profile mine.py:Mine --tasks" in page and str(tmp_path) not in page and "Profile of Mine with qk_norm" in page

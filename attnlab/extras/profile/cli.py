@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
     parser.add_argument("--no-check", action="store_true", help="skip the quick check of your variant before the runs")
-    parser.add_argument("--out", metavar="FOLDER", help="output folder (default reports/profile/NAME)")
+    parser.add_argument("--out", metavar="FOLDER", help="output folder (default runs/reports/profile/NAME)")
 
 
 def main(arguments: Namespace) -> int:

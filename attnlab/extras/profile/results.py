@@ -132,7 +132,7 @@ class Profile:
     """The abilities of one or several variants, next to baselines.
 
     Attributes:
-        name: Of the folder of its page below `reports/profile`; "" for the profile of all built-in variants.
+        name: Of the folder of its page below `runs/reports/profile`; "" for the profile of all built-in variants.
         variants: Labels of the variants whose profile it is.
         positions: Label of each variant -> its position scheme, also of the baselines.
         abilities: The results of each diagnostic.

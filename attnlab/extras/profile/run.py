@@ -24,6 +24,7 @@ from attnlab.extras.profile.results import LR, OTHER_RATES, AbilityResult, Level
 from attnlab.planning.plan import plan
 from attnlab.registry import TASKS, VARIANTS
 from attnlab.report.page import task_folder
+from attnlab.report.write import REPORTS
 from attnlab.stats.compare import summarize_cells
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.plan import check_own_variants
@@ -34,7 +35,7 @@ from attnlab.tracking.runs import load_runs
 if TYPE_CHECKING:
     from attnlab.study.execution.progress import ProgressDisplay
 
-FOLDER = Path("reports/profile")
+FOLDER = REPORTS / "profile"
 STOP_AT = 0.995  # accuracy on valid
 THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
 BASELINES = ("dense", "lstm", "delta", "linear")
@@ -147,7 +148,7 @@ def profile(
             of its own, else its default.
         tasks: Names of diagnostics; None: the profile's diagnostics.
         seeds: Number of seeds of each level, at least 3.
-        out: Folder of the page; default ``reports/profile/NAME``.
+        out: Folder of the page; default ``runs/reports/profile/NAME``.
         imports: Files that register classes.
         workers: Number of runs that train at the same time, each in one thread; default ``ATTNLAB_WORKERS``, else one for each
             processor.
