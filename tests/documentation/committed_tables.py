@@ -3,14 +3,13 @@
 import json
 import re
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas
 from scipy.stats import t as student
 
-from attnlab.extras.profile.results import load_profile
 from attnlab.report import stored
 from tests.support.paths import REPORTS, ROOT
 
@@ -94,21 +93,6 @@ def speed(what: str, column: int) -> Numbers:
     lines = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()
     line = next(line for line in lines if line.startswith(f"| {what} |"))
     return tuple(float(number) for number in re.findall(r"\d+\.\d+", line.split("|")[2 + column]))
-
-
-def layer(variant: str) -> float:
-    """Return the speed of a variant at 4,096 positions next to dense."""
-    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").splitlines()
-    line = next(line for line in lines if line.startswith(f"| {variant} | reference | 4,096 |"))
-    return float(line.split("|")[5].split()[0])
-
-
-@cache
-def exponents() -> Any:
-    lines = (REPORTS / "benchmarks/variants.md").read_text(encoding="utf-8").partition("least squares")[2].splitlines()
-    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    linear = ("linear", "gated_linear", "delta", "gated_delta")
-    return pandas.Series([float(cells[2]) for cells in rows if cells[0] in linear])
 
 
 @dataclass(frozen=True)
@@ -203,29 +187,10 @@ def effect(report: str, name: str) -> Numbers:
     return float(row["estimate"]), float(row["high"] - row["low"]) / 2
 
 
-qk_effect = partial(effect, "claims/qk-norm-enwik8-cpu")
-critical_effect = partial(effect, "critical-components-cpu")
-
-
 def decided(report: str, kind: str, *also: str) -> int:
     """Return the number of effects of a kind, ``main`` or ``interaction``, that are better, worse or one of ``also``."""
     table: Any = pandas.read_csv(REPORTS / report / "effects.csv")
     return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse", *also)).sum())
-
-
-def levels_swept(rate: float | None = None) -> int:
-    """Return the number of levels of profiles that were tried at three rates, or of the ones that all seeds solve at a rate."""
-    abilities = load_profile(REPORTS / "profile")[1].abilities
-    levels = [level for ability in abilities for results in ability.results.values() for level in results]
-    swept = [level for level in levels if level.others]
-    return len(swept if rate is None else [level for level in swept if level.lr == rate and level.solved == level.seeds])
-
-
-def recalled_state(bits: int, pointers: int, layers: str) -> tuple[int, int]:
-    """Return the seeds that solve the recall of states, and all seeds."""
-    length = {8: 19, 32: 59}[bits]
-    row = cells("state-recall-cpu").loc[f"state_recall bits={bits} pointers={pointers} length={length} {layers}"]
-    return round(row["estimate"] * row["n"]), int(row["n"])
 
 
 def short_conv(task: str, cell: str, width: int) -> float:
@@ -247,24 +212,12 @@ def predicted_scores() -> int:
     return int(((measured["bits_per_byte"][names].to_numpy() - table["predicted"]).abs() <= table["tolerance"]).sum())
 
 
-def sparse_on_gpu(variant: str, length: int) -> float:
-    return float(on_gpu(f"sparse: {variant}_sparse, xformers, {length}")["times_as_fast"])
-
-
 def crossing(variant: str) -> tuple[int, int]:
     """Return the longest length at which a sparse variant is slower than dense attention on the GPU, and twice that length."""
     last = max(
         n for n in (2**k for k in range(12, 17)) if on_gpu(f"sparse: {variant}_sparse, xformers, {n}")["times_as_fast"] < 1
     )
     return last, 2 * last
-
-
-def recalled_after() -> Numbers:
-    """Return the fewest and the most steps after which a seed of attention recalls the pairs with an accuracy of 0.99."""
-    curves = stored.load(REPORTS / "recall-cpu")["curves"]
-    reached = curves[(curves["metric"] == "valid/accuracy") & curves["name"].str.contains("dense") & (curves["value"] >= 0.99)]
-    steps = reached.groupby("run_id")["step"].min()
-    return steps.min(), steps.max()
 
 
 def quickstart_scores(cell: str) -> list[float]:
@@ -348,15 +301,13 @@ def fp32(column: int) -> Numbers:
 TEXTS = {  # name -> where its parts begin and end in its file; a study's comment has its name
     README: ("Can the output projection", "## Two commands", "## Results", "## Contributing"),
     SYSTEMS: ("## Can the output", "\0"),
-    MEASURE: ("## How fast attnlab is", "\0"),
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: (
         *("In the quickstart, the first", "When a variant draws", "On reviews and translation, the", "A longer decay"),
         *("On translation, it was", "([paired-variance.csv]"),
     ),
-    FACTORS: ("has eight components in 16 cells", "You", "## When effects do not", "When the result of"),
-    DIAGNOSTICS: ("[short-conv-cpu](../ablations", "[Arora et al.]", "The learning rate sometimes", "## Predictive"),
+    FACTORS: ("has eight components in 16 cells", "## Critical"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
     "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
@@ -397,9 +348,7 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
         "the factor is 4 for single cells and 2 for baselines. With 6 comparisons and 3 seeds, a difference of 3 standard",
     ]
     + ["by 2 standard deviations", "at most 6 % are promised"],
-    FACTORS: ["eight components in 16 cells", "32 of their 64 combinations", "heads of 4 features instead of 16"]
-    + ["and 900 steps together", "gain 1 | gain 3 | gain 9", "two blocks of width 64"],
-    DIAGNOSTICS: ["With 4 pairs in 32 tokens"],
+    FACTORS: ["eight components in 16 cells"],
     "critical-components-cpu": ["a 16-cell fraction of their 128 combinations"],
     GPU: [
         "with 12 blocks and 32,768 tokens",
@@ -409,8 +358,6 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
         "width 256, `xformers`",
         "after 300 steps by",
     ],
-    MEASURE: ["at 1,024, 4,096 and 16,384 positions", "the quickstart's 35 trainings", "at 4,096 positions"]
-    + ["At 2,048 positions with 8 heads of width 32", "with a window of 256 is", "The targets are 2 and 1.3"],
 }
 NOT_DERIVED = {  # figures of papers, and of trials whose runs are not committed
     BERT: ["6.1 nats after 1,100 steps, and with rotary ones at 5.2 after 440", "tokens alone give 6.7", "Seed 0, on"]
@@ -423,5 +370,4 @@ NOT_DERIVED = {  # figures of papers, and of trials whose runs are not committed
     SYSTEMS: ["predict 36 % of", "end at 0.877 on", "against 0.881 from scratch", "read 3.3 billion words", "With a beam of 5"]
     + ["have 37.24 (length penalty 1) and 37.15 (0.6)", "of 4 + 4 blocks of width 128 has 41.02 BLEU"]
     + ["with images 41.96, after up to 8,000 steps with a beam of 5"],
-    MEASURE: ["is 5.4 times (bidirectional: 3.4 times)", "takes 1.1 to 1.4 times the CPU time"],
 }
