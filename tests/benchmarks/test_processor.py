@@ -39,11 +39,6 @@ def test_processors_with_the_same_name_are_told_apart(
     assert processor.folder(tmp_path).name.startswith(name.lower().replace(",", "").replace(" ", "-"))
 
 
-def test_a_processor_without_a_name_has_that_of_its_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "none")
-    assert processor.processor() and processor.instruction_sets() == ""
-
-
 def test_a_processor_limited_to_avx2_is_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
     processor.CPU_INFO.write_text(AMD.format(family="26", model=2, flags="avx512f avx512_bf16"))

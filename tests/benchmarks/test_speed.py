@@ -30,12 +30,10 @@ from benchmarks.speed import (
     sparse,
     step,
     storage,
-    tables,
     xl,
 )
 from benchmarks.speed import environment as places
 from benchmarks.speed.case import EQUAL, OURS, SHIPPED, Case, Size, check_falling, own_settings
-from benchmarks.speed.comparisons import COMPARISONS, SPEEDS, Figures, overview
 from tests.support.drawings import parse
 
 TINY = Size(dim=12, depth=2, heads=3, length=11, memory=7, batch=32, lr=3e-2, warm=1, steps=7)
@@ -87,15 +85,6 @@ def test_the_fastest_peer_decides_and_is_never_one_of_our_own_cases() -> None:
     assert results.fastest_ms(STEPS, "fp32", SHIPPED, "cpu") == ("quick", [150, 400, 170])
 
 
-def test_the_peer_of_least_ms_is_not_always_that_of_the_least_ratio() -> None:
-    times = {(OURS, "a", "fp32", SHIPPED): [100], ("a", "a", "fp32", SHIPPED): [150]}
-    times |= {(OURS, "b", "fp32", SHIPPED): [140], ("b", "b", "fp32", SHIPPED): [160]}  # attnlab was slow next to b
-    frame = lines("step", times)
-    assert results.fastest_peer(frame, "fp32", SHIPPED, "cpu")[1] == "b"
-    assert results.fastest_ms(frame, "fp32", SHIPPED, "cpu") == ("a", [150])
-    assert results.fastest_ms(frame, "bf16", SHIPPED, "cpu") == ("", [])
-
-
 @pytest.mark.parametrize(
     ("bound", "most", "verdict"), [(1.7, False, "met"), (1.8, False, "missed"), (1.7, True, "met"), (1.6, True, "missed")]
 )
@@ -115,17 +104,6 @@ def reviews(name: str, part: str, settings: str, *, seconds: float, tokens: floa
     return pd.concat([lines("imdb", {case: [value]}, quantity=quantity) for quantity, value in of.items()])
 
 
-def test_epoch_and_evaluation_are_scaled_by_tokens_and_compared_with_the_peer_beside_them() -> None:
-    adjacent = [reviews(OURS, ENCODER, of, seconds=2.0) for of in (SHIPPED, EQUAL)]
-    peer = [reviews(ENCODER, ENCODER, of, seconds=seconds) for of, seconds in ((SHIPPED, 9.0), (EQUAL, 3.0))]
-    frame = pd.concat([reviews(OURS, "", SHIPPED, seconds=3.0).assign(item="7"), *adjacent, *peer])
-    assert results.alone(frame, "epoch", "cpu") == [2.0] and results.alone(frame, "test", "cpu") == [30.0]
-    text = tables.imdb({"imdb": pd.concat([frame, frame.query("item == '7'").assign(round=1)])})
-    assert "| cpu | 1 | 2.00 | 30.0 |  |" in text and "1 training steps and 1 batches" in " ".join(text.split())
-    assert f"| {ENCODER}, cpu, as shipped | 6.0 | 4.50 | 90 | 4.50 |" in text
-    assert f"| {ENCODER}, cpu, equal settings | 2.0 | 1.50 | 30 | 1.50 |" in text
-
-
 @pytest.mark.parametrize(("name", "part"), [(OURS, ""), (OURS, ENCODER), (ENCODER, ENCODER)])
 @pytest.mark.parametrize("settings", [SHIPPED, EQUAL])
 def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,19 +117,6 @@ def test_reviews_are_timed(name: str, part: str, settings: str, small_reviews: N
     task = imdb.Imdb(length=TINY.length)
     padded = sum(figures["test_tokens"]) / np.minimum(task.split("test").lengths, TINY.length).sum()
     assert (padded > 1.05) == (name == ENCODER and settings == SHIPPED)
-
-
-def test_the_bounds_of_reviews_are_sums_of_each_round() -> None:
-    parts = {"epoch": ([60.0, 120.0], [30.0, 60.0]), "evaluation": ([37.0, 40.0], [20.0, 10.0])}
-    frames = []
-    for name, (linear, softmax) in parts.items():
-        for item, values in ((imdb.LINEAR, linear), (imdb.SOFTMAX, softmax)):
-            of = {(OURS, "", "bf16", SHIPPED): values}
-            frames.append(lines("imdb", of, quantity=f"{name}_bound_seconds").assign(item=item))
-    bounds = results.imdb_bounds(pd.concat(frames))
-    together = bounds[bounds["part"] == "together"]
-    assert together["epoch"].tolist() == [1.5, 3.0] and together["evaluation"].tolist() == [57.0, 50.0]
-    assert len(results.imdb_bounds(STEPS)) == 0  # measured by an earlier version
 
 
 def test_the_bounds_of_reviews_grow_with_the_work() -> None:
@@ -217,17 +182,6 @@ def test_processors_stand_side_by_side_with_slower_cases_marked_and_targets_last
     assert "0.85 slower" in (tmp_path / "overview.svg").read_text()
 
 
-def test_sparse_attention_and_repeated_measurements_are_not_counted_as_comparisons_with_peers() -> None:
-    figures = {(comparison, "cpu"): Figures([]) for comparison in COMPARISONS}
-    shipped, fp32 = (c for c in SPEEDS if c.what.startswith("time to a verdict") and c.what.endswith("one after another"))
-    figures[shipped, "cpu"] = figures[fp32, "cpu"] = Figures([1.6, 1.7, 1.8], "plain")
-    sparse = [comparison for comparison in SPEEDS if comparison.section == "sparse"]
-    figures |= {(comparison, "cpu"): Figures([5.0 + i]) for i, comparison in enumerate(sparse)}
-    text = overview(figures, "cpu")
-    assert "faster in 1 of 1 comparisons with peers, 1.70 times" in text
-    assert f"Sparse next to dense attention: faster in {len(sparse)} of {len(sparse)} cases" in text
-
-
 def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path) -> None:
     committed, copy = places.ROOT / "reports" / "benchmarks", tmp_path / "benchmarks"
     for name in ("benchmarks", "gpu"):
@@ -235,12 +189,6 @@ def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path) -> 
     page.write(copy)
     for path in committed.iterdir():
         assert path.is_dir() or (copy / path.name).read_bytes() == path.read_bytes(), path.name
-
-
-def test_the_plot_shows_the_names_of_all_comparisons_whole() -> None:
-    names = [comparison.what for comparison in comparisons.COMPARISONS]
-    drawn = ratio_plot.ratio_plot({name: {"Zen 9": [1.5]} for name in names}, title="speed")
-    assert all(f">{name}<" in drawn for name in names)
 
 
 def test_the_plot_of_ratios_has_a_line_at_parity() -> None:
@@ -265,18 +213,6 @@ def fake_cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 
     monkeypatch.setattr(speed, "in_fresh_process", fake)
     return seen
-
-
-def test_timings_of_a_gpu_are_added_to_those_of_a_cpu(tmp_path: Path, fake_cases: list[Case]) -> None:
-    for device, rounds in (("cuda", 1), ("cpu", 2), ("cuda", 2)):
-        speed.main(["sparse", "--here", "--device", device, "--rounds", str(rounds), "--out", str(tmp_path)])
-    assert {case.device for case in fake_cases[: len(list(sparse.cases("cuda")))]} == {"cuda"}
-    frame, page_text = storage.read(processor.folder(tmp_path) / "sparse.csv"), (tmp_path / "README.md").read_text()
-    assert list(dict.fromkeys(frame["device"])) == ["cpu", "cuda"]
-    assert len(frame) == 3 * 2 * len([*sparse.cases("cpu"), *sparse.cases("cuda")])
-    assert "`python -m benchmarks.speed sparse --rounds 2 --device cpu --here`: MACHINE with cpu; load" in page_text
-    assert "`python -m benchmarks.speed sparse --rounds 2 --device cuda --here`: MACHINE with cuda; load" in page_text
-    assert "--rounds 1" not in page_text and "### fp32, cpu" in page_text and "### bf16, cuda" in page_text
 
 
 def test_an_interrupted_benchmark_continues_with_the_comparison_that_it_was_in(
@@ -325,20 +261,6 @@ def test_peers_that_are_not_here_are_left_out_and_named(
     assert {case.name for case in fake_cases} == {OURS, step.PLAIN, ENCODER, xl.MEMORY, xl.SLIDING}
     assert re.search("step: transformers GPT-2 .*'no_such_package'", capsys.readouterr().out)
     assert ": MACHINE with cpu, left out original; load" in (tmp_path / "README.md").read_text()
-
-
-@pytest.mark.parametrize("section", ["step", "profile", "imdb"])
-def test_bf16_is_not_measured_on_a_processor_that_computes_it_in_software(
-    tmp_path: Path, fake_cases: list[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], section: str
-) -> None:
-    monkeypatch.setattr(imdb, "absent", lambda: None)
-    monkeypatch.setattr(places, "NEEDS", {name: "no_such_package" for name in places.NEEDS})
-    monkeypatch.setattr(speed, "has_bf16", lambda: False)
-    speed.main([section, "--here", "--device", "cpu", "--rounds", "1", "--out", str(tmp_path)])
-    assert {case.precision for case in fake_cases} == (set() if section == "imdb" else {"fp32"})
-    assert f"{section}: bf16 is left out" in capsys.readouterr().out
-    head, _method, *sections, _targets = (tmp_path / "README.md").read_text().split("\n## ")
-    assert not any("bf16" in part for part in (head, *sections))
 
 
 def test_the_requirements_of_every_peer_but_torch_are_named() -> None:
@@ -413,29 +335,9 @@ def test_sparse_attention_is_timed_and_its_saved_bytes_are_counted(name: str) ->
     assert saved[256] < 8 * saved[64]  # no t x t matrix, which would take 16 times as much
 
 
-def test_the_table_of_sparse_attention_has_a_part_a_device() -> None:
-    of = {(name, "4096", "fp32", s): [ms] for s in (SHIPPED, EQUAL) for name, ms in (("dense", 90), ("strided_sparse", 10))}
-    saved = {key: [5.0] for key in of}
-    here = pd.concat([lines("sparse", of), lines("sparse", saved, quantity="saved_mib")])
-    on_cuda = pd.concat([here, lines("sparse", saved, quantity="peak_mib")]).assign(device="cuda", precision="bf16")
-    text = tables.sparse({"sparse": pd.concat([here, on_cuda])})
-    assert "### fp32, cpu" in text and "### bf16, cuda" in text
-    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 |" in text
-    assert "| 4,096 | 90.0 | 90.0 | 5.0 | 5.0 | 10.0 | 9.0 | 9.0 | 5.0 | 5.0 |" in text
-
-
 @pytest.mark.parametrize(
     ("device", "settings", "precision"),
     [("cpu", SHIPPED, "medium"), ("cpu", EQUAL, "medium"), ("cuda", SHIPPED, "highest"), ("cuda", EQUAL, "medium")],
 )
 def test_on_cuda_attnlab_has_tf32_only_where_its_peers_have_it(device: str, settings: str, precision: str) -> None:
     assert own_settings(Case("step", OURS, settings=settings, device=device))["matmul_precision"] == precision
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_each_device_has_its_lengths_precision_and_backend(device: str) -> None:
-    cases = list(sparse.cases(device))
-    assert {int(case.part) for case in cases} == set(sparse.LENGTHS[device])
-    assert {case.precision for case in cases} == {"fp32" if device == "cpu" else "bf16"}
-    backend = sparse.core("strided_sparse", 64, size=TINY, backend=sparse.BACKEND[device]).backend
-    assert backend == ("blocked" if device == "cpu" else "xformers")

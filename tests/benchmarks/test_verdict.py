@@ -2,8 +2,6 @@
 
 import csv
 import json
-import sys
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -137,33 +135,6 @@ def test_an_interrupted_benchmark_keeps_its_measurements(
     assert len(fake_ways) == 24, "measurements of another machine were taken for those of this one"
 
 
-def test_each_library_is_warmed_up_before_its_first_measurement(
-    tmp_path: Path, fake_ways: list[ways.Way], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    monkeypatch.setattr(verdict, "warm_up", lambda way, *, python: order.append(f"{way.name} after {len(fake_ways)}"))
-    verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
-    assert order == ["attnlab after 0", "attnlab, fp32 after 1", "x-transformers after 2", "plain PyTorch after 4"]
-
-
-def test_a_variable_of_the_shell_changes_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"):
-        monkeypatch.setenv(name, "1")
-    for name, value in processor.AVX2_ONLY.items():
-        monkeypatch.setenv(name, value)
-    seen: list[Mapping[str, str]] = []
-
-    def run(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> None:
-        seen.append(env)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ways.subprocess, "run", run)
-    with pytest.raises(KeyboardInterrupt):
-        ways.measure(ways.Way("attnlab"), ways.study(quick=True), python=Path(sys.executable), folder=tmp_path)
-    assert seen[0].keys().isdisjoint({"PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "ATTNLAB_WORKERS"})
-    assert seen[0].items() >= processor.AVX2_ONLY.items(), "a processor limited to AVX2 was measured without the limit"
-
-
 def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, fake_ways: list[ways.Way]) -> None:
     verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
     text = (tmp_path / "README.md").read_text()
@@ -201,20 +172,6 @@ def test_the_page_states_what_autocast_does_to_the_peers(
     sums = [sum(float(row[f"{name}_ms"]) for row in plain_rows if row["threads"] == "1") for name in ("bf16", "fp32")]
     page.write(tmp_path)
     assert f"take the peers {sums[0] / sums[1]:.2f} (plain PyTorch, 1 thread)" in (tmp_path / "README.md").read_text()
-
-
-def test_the_page_marks_results_whose_processes_may_have_compiled_their_modules(
-    tmp_path: Path, fake_ways: list[ways.Way]
-) -> None:
-    verdict.main(["--here", "--rounds", "1", "--out", str(tmp_path)])
-    assert "favourable to attnlab" not in (tmp_path / "README.md").read_text()
-    about = processor.folder(tmp_path) / "verdict.json"
-    content = json.loads(about.read_text())
-    del content["cleared variables"]
-    about.write_text(json.dumps(content))
-    page.write(tmp_path)
-    opening, _, rest = (tmp_path / "README.md").read_text().partition("\n## ")
-    assert "too favourable to attnlab" in opening and "With `PYTHONDONTWRITEBYTECODE=1`" in rest
 
 
 def test_a_trial_runs_from_end_to_end(

@@ -272,17 +272,3 @@ def _encoded(text: str) -> bytes:
 files = st.one_of(
     _mutated_values().map(_encoded), _mutated_values().map(_encoded), _mutated_text().map(_encoded), _mutated_bytes()
 )
-
-
-@st.composite
-def assignments(draw: st.DrawFn, good: str) -> str:
-    """Draw ``key=value`` as on a command line: one of ``good``, one with other characters, or with another key or value."""
-    word = draw(st.sampled_from(good.split()))
-    match draw(st.sampled_from(["good", "good", "text", "value"])):
-        case "good":
-            return word
-        case "text":
-            return _mutate_text(draw, word)
-    others = ["study", "metric", "margin", "baseline", "grid", "base", "baselines"]
-    key = draw(st.one_of(st.just(word.partition("=")[0]), st.sampled_from(others), keys))
-    return f"{key}={_flow(draw(values))}"

@@ -5,7 +5,6 @@ Hypothesis mutates valid studies (``fuzz``) and shrinks a failure to the smalles
 """
 
 import contextlib
-import io
 import os
 import re
 import resource
@@ -20,13 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from attnlab._util.git import OPTIONS
-from attnlab.cli import main, train
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from tests.config.fuzz import EVERYTHING, OWN_DATA, OWN_TOKENS, assignments, files
+from tests.config.fuzz import EVERYTHING, OWN_DATA, OWN_TOKENS, files
 from tests.support.paths import ROOT
 
 SECONDS = 60  # a file normally takes milliseconds: after this time it has hung
@@ -143,36 +140,3 @@ def test_mutated_studies(folder: Path) -> None:
 def test_ten_thousand_mutated_studies(folder: Path) -> None:
     counts = survey(folder, examples(10_000, repeatable=False))
     assert min(counts["accepted"], counts["rejected"]) > 1_000, f"the strategies must reach both: {counts}"
-
-
-SETS = 'train.steps=30 model.dim=24 evaluate.stride=1 seeds=[1] train={"lr":1e-3} retries=0 margin=0.1'
-ONLY = "variant=dense,cosine variant=strided_sparse lr=1e-3,3e-4 task.length=24 train.lr=1e-3"
-TRAIN = f"{SETS} task.length=12 position=none machine.device=cpu study=other backend=auto"
-
-
-@st.composite
-def command_lines(draw: st.DrawFn, study: Path) -> list[str]:
-    """Draw ``attnlab plan`` or ``attnlab train`` with one to three assignments, some of them wrong."""
-    option, good = draw(st.sampled_from([("--set", SETS), ("--only", ONLY), ("train", TRAIN)]))
-    words = draw(st.lists(assignments(good), min_size=1, max_size=3, unique=True))
-    if option == "train":
-        return ["train", "task=pydocs", "variant=dense", *words]
-    return ["plan", str(study), "--tflops", "1", option, *words]
-
-
-def test_assignments_on_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "run_plan", lambda plan, arguments, only: 0)
-    codes: Counter[int] = Counter()
-
-    @examples(100)
-    @given(words=command_lines(written(folder, EVERYTHING.encode())))
-    def run_one(words: list[str]) -> None:
-        stderr = io.StringIO()
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr), watched():
-            code = main.main(words)
-        lines = stderr.getvalue().splitlines()
-        assert code == 0 or (code == 2 and len(lines) == 1 and lines[0].isprintable()), (words, lines)
-        codes[code] += 1
-
-    run_one()
-    assert min(codes[0], codes[2]) > 20

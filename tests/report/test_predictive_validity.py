@@ -12,11 +12,9 @@ from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from examples.my_analysis.validity import (
     TITLE,
-    describe_agreement,
     format_near,
     format_share,
     summarize_agreement,
-    validity_section,
 )
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
@@ -50,25 +48,3 @@ def test_a_page_with_the_section_is_rendered_again_from_its_stored_tables(tmp_pa
     written(first, *made_up_levels(GAPS))
     write.write(again, **load(first))
     assert changed_files(first, again) == [] and TITLE in (again / "index.html").read_text()
-
-
-def test_a_page_with_few_cells_has_no_section(tmp_path: Path) -> None:
-    runs, spec = made_up_levels({name: GAPS[name] for name in ("v1", "v2", "v3")})
-    assert TITLE not in written(tmp_path, runs, spec)
-
-
-def test_an_agreement_in_one_line() -> None:
-    runs, spec = made_up_levels(GAPS)
-    first, last, _ = summarize_agreement(summarize_cells(runs, spec), spec)
-    line = describe_agreement(last, spec)
-    assert line.startswith("500 to 4,500 steps: 4 of 10 verdicts on 10 pairs of 5 cells") and format_share(last) in line
-    assert "4 are the same verdict and 6 the opposite one" in line
-    assert format_share(first).startswith("1.00 [0.40, 1.00]")  # as of four independent pairs
-
-
-def test_without_verdicts_there_is_no_share() -> None:
-    runs, spec = made_up_levels(GAPS, seeds=1)
-    agreements = summarize_agreement(summarize_cells(runs, spec), spec)
-    assert "no verdict on any of 10 pairs at 500" in describe_agreement(agreements[0], spec)
-    section = validity_section(agreements, spec)
-    assert section.table is not None and section.table.rows[0].cells[5:7] == ["", ""]

@@ -198,6 +198,7 @@ def test_a_limit_of_few_bytes_is_refused_in_the_plan(name: str, corpus: Path) ->
     assert len(refusals) == 1 and f"evaluate.{name}: expected at least 256 bytes" in str(refusals.pop())
 
 
+@pytest.mark.exhaustive  # of small texts: the tests above
 def test_enwik8_survives_the_round_trip(real_data: Path) -> None:
     data = Enwik8().text("valid")[:1_000_000].tobytes()
     encoder = ByteBPE(learn("byte_bpe", [data[place].decode(errors="ignore") for place in chunks(data)], vocabulary=1_024))

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import locale
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ import torch
 
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.tasks import documents
 from attnlab.tasks.csv import Csv
 from attnlab.training.train import train
 from tests.support.studies import STUDY, misplanned, write
@@ -125,21 +123,8 @@ def test_the_order_of_the_rows_is_fixed(corpus: Path) -> None:
         assert items is not None and items.tolist() == numbers
 
 
-def test_the_mean_length_is_known_once_the_data_are_prepared(corpus: Path) -> None:
-    assert task(test="test.csv").mean_length("train") is None
-    task(test="test.csv").prepare()
-    made = task(test="test.csv")
-    batches = list(made.eval_batches("test", batch_size=4))
-    assert made.mean_length("test") == sum(batch.tokens for batch in batches) / 53 < 9
-
-
 def rows_as_numbers(count: int) -> list[tuple[str, int]]:
     return [(text, LABELS.index(label)) for text, label in rows(count, seed=2)]
-
-
-def test_the_order_of_equal_classes_alternates_them() -> None:
-    order = documents._balanced(np.array([0] * 7 + [1] * 7))
-    assert (np.array([0] * 7 + [1] * 7)[order] == np.arange(14) % 2).all() and sorted(order.tolist()) == list(range(14))
 
 
 # ---------------------------------------------------------------- labels and columns
@@ -166,38 +151,19 @@ def test_other_columns_delimiters_quotes_and_encodings(corpus: Path) -> None:
     assert [label for _, label in documents_of(marked, "train")] == [label for _, label in expected]
 
 
-def test_files_are_read_as_utf8_under_any_locale(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(corpus / "train.csv", [(f"schön für {i}", label) for i, (_, label) in enumerate(rows(60))])
-    monkeypatch.setattr(locale, "getpreferredencoding", lambda *_: "ascii")
-    monkeypatch.setattr(locale, "getencoding", lambda: "ascii")
-    assert "schön" in documents_of(task(vocabulary=500), "train")[0][0]
-
-
 MISTAKES: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "no such column": ("txt,label\na,b\n", {}, "text", ["'text'", "txt, label", "did you mean 'txt'"]),
-    "no header": ("good film,pos\nbad film,neg\n", {}, "text", ["'text'", "good film, pos"]),
     "another delimiter": ("text;label\na;x\nb;y\n", {}, "text", ["text;label"]),
-    "a column twice": ("text,label,text\na,b,c\n", {}, "text", ["one column 'text'"]),
     "an empty file": ("", {}, "path", ["mine.csv"]),
-    "a header alone": ("text,label\n", {}, "path", ["expected rows"]),
     "an open quote": ('text,label\n"a,x\nb,y\n', {}, "path", ["mine.csv", "quoting: false"]),
-    "carriage returns alone": ("text,label\ra,x\rb,y\r", {}, "label", ["mine.csv"]),
     "too many fields": ("text,label\na,x\nb,y,z\n", {}, "path", ["mine.csv", "line 3", "saw 3"]),
-    "too many fields in all rows": ("text,label\na,x,1\nb,y,z\n", {}, "path", ["mine.csv", "line 2", "saw 3"]),
-    "an empty row": ("text,label\na,x\n,\n", {}, "path", ["mine.csv", "row 3", "'text'"]),
     "no text": ("text,label\na,x\n ,y\n", {}, "path", ["mine.csv", "row 3", "'text'"]),
-    "no label": ("text,label\na,x\nb,\n", {}, "path", ["mine.csv", "row 3", "'label'"]),
-    "too few fields": ("text,label\na,x\nb\n", {}, "path", ["mine.csv", "row 3", "'label'"]),
     "one label": ("text,label\na,x\nb,x\n", {}, "label", ["two different labels", "got x"]),
     "too few texts": ("text,label\n" + "a,x\n" * 9 + "b,y\nc,y\nd,y\n", {}, "path", ["'x' has 1 different text", "as files"]),
     "an unknown label in test": ("text,label\na,x\nb,y\n", {"test": "other.csv"}, "test", ["other.csv", "x, y", "'z'"]),
-    "a label that no row has": ("text,label\na,x\nb,y\n", {"labels": ["x", "y", "w"]}, "labels", ["'w'"]),
     "a label that is not listed": ("text,label\na,x\nb,y\nc,z\n", {"labels": ["x", "y"]}, "path", ["mine.csv", "'z'"]),
-    "a label listed twice": ("text,label\na,x\nb,y\n", {"labels": ["x", "x"]}, "labels", ["different names"]),
     "a long delimiter": ("text,label\n", {"delimiter": ";;"}, "delimiter", ["one character"]),
-    "a quote as delimiter": ("text,label\n", {"delimiter": '"'}, "delimiter", ["one character"]),
     "an unknown encoding": ("text,label\n", {"encoding": "utf-9"}, "encoding", ["'utf-9'"]),
-    "an encoding of no text": ("text,label\n", {"encoding": "rot13"}, "encoding", ["'rot13'"]),
     "no such file": ("text,label\na,x\n", {"valid": "none.csv"}, "valid", ["does not exist"]),
 }
 
@@ -211,20 +177,6 @@ def test_a_mistake_is_one_line_that_begins_with_its_option(kind: str, corpus: Pa
         task(path="mine.csv", **options)
     assert caught.value.message.startswith(f"{option}: ") and "\n" not in str(caught.value)
     assert [word for word in words if word not in caught.value.message] == []
-
-
-def test_bytes_that_are_not_text_are_named_by_their_offset(corpus: Path) -> None:
-    (corpus / "latin.csv").write_bytes("text,label\nschön,x\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"^path: .*UTF-8.*latin.csv.*0xf6 at offset 14$"):
-        task(path="latin.csv")
-    (corpus / "other.csv").write_bytes("text,label\nschön,x\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"^test: .*other.csv.*offset 14$"):
-        task(test="other.csv")
-
-
-def test_a_text_longer_than_the_default_limit_of_python_is_read(corpus: Path) -> None:
-    save(corpus / "train.csv", [("x " * 131_072, "good"), *rows(20)])
-    assert task(test="test.csv", valid="valid.csv").split("train").lengths.max() == 131_072
 
 
 # ---------------------------------------------------------------- quotation marks
@@ -267,16 +219,6 @@ def test_json_lines_are_read_like_rows(corpus: Path) -> None:
         assert "\n" not in str(refusal.value)
 
 
-def test_texts_of_several_lines_with_delimiters_are_ordinary(corpus: Path) -> None:
-    texts = [(f"Number {i}, a list:\n1, bad\nfine, good\n\nand, so, on\r\nfair", LABELS[i % 3]) for i in range(60)]
-    for delimiter in (",", "\t"):
-        save(corpus / "lines.csv", [(text.replace(", ", delimiter), label) for text, label in texts], delimiter=delimiter)
-        made = task(path="lines.csv", delimiter=delimiter, quoting=True)
-        assert sum(made.count(split) for split in SPLITS) == 60
-    save(corpus / "lines.csv", [(f"It is {text}, \nfine, 0\nreally", str(i % 2)) for i, (text, _) in enumerate(texts)])
-    assert sum(task(path="lines.csv").count(split) for split in SPLITS) == 60
-
-
 def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
     made = task(valid="valid.csv", test="test.csv")
     (note, first, *_) = made.data_notes()
@@ -290,13 +232,6 @@ def test_the_plan_states_the_rows_of_each_class(corpus: Path) -> None:
     assert "230 rows in 23 classes: train 184 (23 classes)" in note
 
 
-def test_lines_end_with_line_feeds_alone(corpus: Path) -> None:
-    lines = [f"film\r{i}\x85\u2028\x0c end\t{'pos' if i % 2 else 'neg'}" for i in range(40)]
-    (corpus / "odd.tsv").write_bytes("\r\n".join(["text\tlabel", *lines]).encode())
-    made = task(path="odd.tsv", delimiter="tab", quoting=False)
-    assert sum(made.count(split) for split in SPLITS) == 40 and made._rows["path"].texts[0].startswith("film\r0\x85")
-
-
 def test_texts_and_labels_in_another_normal_form_are_the_same(corpus: Path) -> None:
     made = [(f"für {text}", label.replace("fair", "fähr")) for text, label in rows(60)]
     save(corpus / "train.csv", made)
@@ -304,11 +239,6 @@ def test_texts_and_labels_in_another_normal_form_are_the_same(corpus: Path) -> N
     mixed, plain = (task(valid="nfd.csv", test=test, vocabulary=500) for test in ("nfd.csv", "train.csv"))
     assert documents_of(mixed, "test") == documents_of(plain, "test")
     assert any("60 of the 60 texts of test" in note for note in mixed.data_notes())
-
-
-def test_texts_that_differ_in_case_alone_are_noted(corpus: Path) -> None:
-    save(corpus / "test.csv", [(f" {text.upper()}  ", label) for text, label in rows(60)])
-    assert any("60 of the 60 texts of test" in note for note in task(valid="valid.csv", test="test.csv").data_notes())
 
 
 def test_special_tokens_in_a_text_are_text(corpus: Path) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import lzma
-import os
 import signal
 import socket
 import subprocess
@@ -118,21 +117,6 @@ def test_a_broken_download_leaves_nothing_and_the_next_one_works(fault: str, sou
     assert datasets.load(source) == CONTENTS
 
 
-def test_a_short_file_that_the_server_calls_whole_is_refused(source: Source, server: Server, folders: Path):
-    server.body = server.body[:-100]
-    with pytest.raises(UserError, match="broken or incomplete"):
-        datasets.load(source)
-    assert files(folders / "data") == []
-
-
-def test_the_remains_of_a_killed_download_are_removed(source: Source, folders: Path):
-    left = folders / "data" / ".tiny.zip.partial"
-    left.mkdir(parents=True)
-    (left / "tmp1234").write_bytes(b"half of it")
-    assert datasets.load(source) == CONTENTS
-    assert files(folders / "data") == ["tiny.zip"]
-
-
 def test_without_a_network_the_message_names_the_folder_for_the_file(folders: Path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -181,32 +165,6 @@ def test_the_contents_are_used_without_the_archive(name: str, source: Source, se
     assert datasets.load(source) == CONTENTS
     assert str(path) in datasets.verify(source) and datasets.fetch(source) == path
     assert server.hits == 0
-
-
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("contents", [b"", CONTENTS[:-1], CONTENTS[::-1], bytes(2**24)])
-def test_wrong_contents_without_the_archive_are_refused(name: str, contents: bytes, source: Source, folders: Path):
-    path = place(folders, FORMS[name](contents), name)
-    with pytest.raises(UserError) as failure:
-        datasets.load(source)
-    assert str(path) in str(failure.value) and source.contents in str(failure.value) and "\n" not in str(failure.value)
-
-
-def test_an_archive_comes_before_its_contents_and_a_folder_is_neither(source: Source, server: Server, folders: Path):
-    (folders / "data" / "tiny").mkdir(parents=True)
-    assert datasets.load(source) == CONTENTS and server.hits == 1
-    place(folders, b"not the contents", "tiny.xz")
-    assert datasets.load(source) == CONTENTS
-
-
-def test_an_archive_in_a_read_only_folder_is_used(source: Source, folders: Path):
-    place(folders, zipped())
-    (folders / "data").chmod(0o555)
-    try:
-        assert datasets.load(source) == CONTENTS
-        assert os.listdir(folders / "data") == ["tiny.zip"]
-    finally:
-        (folders / "data").chmod(0o755)
 
 
 def test_verify_names_a_missing_file_and_find_suggests_a_name(folders: Path):

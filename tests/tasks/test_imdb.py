@@ -231,6 +231,7 @@ def test_refused_options(options: dict[str, Any], message: str):
         Imdb(**options)
 
 
+@pytest.mark.exhaustive  # of small files: the tests above
 @pytest.mark.real
 def test_the_real_reviews(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The archive is read whole; every tenth review is prepared."""

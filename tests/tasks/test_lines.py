@@ -2,14 +2,11 @@
 
 import unicodedata
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from attnlab.config.types import Named
 from attnlab.errors import UserError
-from attnlab.planning.data import data_notes
 from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.lines import OTHER_BREAKS, split_lines
 from attnlab.tasks.parallel import Parallel
@@ -86,33 +83,6 @@ def test_references_in_another_normal_form_get_equal_scores(tmp_path: Path, fold
     assert scores(task) == scores(composed) and scores(task)["bleu"] == pytest.approx(100)
 
 
-def test_lower_case_is_the_same_on_both_sides(tmp_path: Path, folders: Path) -> None:
-    """A capital sigma at the end of a word has two lower-case forms, and a capital I with a dot has two characters."""
-    words = ["ΟΔΟΣ", "ΛΟΓΟΣ", "ΤΟΠΟΣ", "ΙΙJ\u030c", "İZMİR"]
-    rows = [(f"a {i}", " ".join(words[(i + k) % 5] for k in range(5))) for i in range(sum(SIZES.values()))]
-    task = Parallel(**files(tmp_path, rows=rows), lower=True)
-    assert scores(task) == pytest.approx({"bleu": 100, "chrf": 100})
-
-
-def test_special_tokens_and_signs_in_references_are_text(tmp_path: Path, folders: Path) -> None:
-    signs = ["[EOS]", "[PAD] x", "[UNK]", "</s>", "a\u200bb", "x\u00a0y", "#Hash@@ ##ing", "&quot;"]
-    rows = [(f"a {i}", f"the {signs[i % 8]} of {i % 5}") for i in range(sum(SIZES.values()))]
-    task = Parallel(**files(tmp_path, rows=rows))
-    assert scores(task) == pytest.approx({"bleu": 100, "chrf": 100})
-
-
-def test_sources_that_differ_in_case_alone_are_noted_where_case_is_ignored(tmp_path: Path, folders: Path) -> None:
-    train = pairs(SIZES["train"])
-    shouted = iter(train)
-
-    def upper(source: str, target: str) -> tuple[str, str]:
-        return next(shouted)[0].upper().replace("SS", "ß"), target
-
-    options = files(tmp_path, change=upper)
-    assert not any("also in train" in note for note in Parallel(**options).data_notes())
-    assert any("source sentences of test are also in train" in note for note in Parallel(**options, lower=True).data_notes())
-
-
 # ---------------------------------------------------------------- the tokenizer of BLEU
 
 CHINESE = ["那只狗看见那个红色的房子。", "那只猫喜欢那个旧的汽车。", "那只狗买那个蓝色的书。"]
@@ -154,18 +124,6 @@ def test_the_tokenizer_is_in_the_signature_and_the_notes(tmp_path: Path, folders
     assert any("choose zh" in note for note in task.data_notes())
     assert not any("bleu_tokenizer" in note for note in chosen.data_notes()) and "tok:zh" in chosen.data_notes()[0]
     assert task.identity() == chosen.identity()  # the same data
-
-
-def test_each_cell_of_a_study_has_the_notes_of_its_own_options(tmp_path: Path, folders: Path) -> None:
-    options = files(tmp_path)
-    cells: list[Any] = []
-    for changed in ({}, {"bleu_tokenizer": "char"}, {"length": 9}):
-        task = Parallel(**{**options, **changed})
-        config = SimpleNamespace(data=task.identity(), task=Named(name="translation", options={**options, **changed}))
-        cells.append((SimpleNamespace(name=str(changed)), SimpleNamespace(refusal=None, config=config, task=task)))
-    default, char, short = data_notes(cells).values()
-    assert "tok:13a|" in default[0] and "tok:char|" in char[0]
-    assert any("are cut" in note for note in short) and not any("are cut" in note for note in (*default, *char))
 
 
 @pytest.mark.parametrize("name", ["zhh", "ja-mecab", "none", 5])

@@ -1,7 +1,6 @@
 """Tests of reference scores: their values, their cache, and their place in a study."""
 
 import gzip
-import json
 import lzma
 import math
 from collections import Counter, defaultdict
@@ -21,7 +20,6 @@ from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
 from attnlab.tasks import reference_scores
-from attnlab.tasks.datasets import prepared_folder
 from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.reference_scores import Reference, compute_score
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores, write_reference_scores
@@ -113,11 +111,6 @@ def test_a_model_of_a_larger_vocabulary_sums_to_one(vocabulary: int, order: int)
     assert math.fsum(after) + (vocabulary - len(seen)) * unseen == pytest.approx(1, abs=1e-9)
 
 
-def test_an_order_that_does_not_fit_into_one_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 4"):
-        reference_scores.KneserNey(np.zeros(9, np.uint16), order=5, vocabulary=50_257)
-
-
 def test_a_text_of_one_repeated_byte_has_a_finite_number() -> None:
     bits = reference_scores.ngram_bits_per_token(text("a" * 50), [text("aaab")])
     assert 0 < bits < 10
@@ -181,23 +174,6 @@ def test_a_score_is_computed_once_for_each_key_and_limit(folders: Path) -> None:
         return compute_score(values, limit, key={"name": "x", **key}).value
 
     assert [score(), score(), score(7), score(data="other"), score(7)] == [1.5, 1.5, 2.5, 3.5, 2.5]
-
-
-@pytest.mark.parametrize("left", ["", "{", "[]", '{"value": "x"}'])
-def test_a_damaged_entry_of_the_cache_is_computed_again(folders: Path, left: str) -> None:
-    values = counting([1.5, 2.5])
-    compute_score(values, None, key={"name": "x"})
-    (file,) = (prepared_folder() / "reference_scores").iterdir()
-    file.write_text(left)
-    assert compute_score(values, None, key={"name": "x"}).value == 2.5
-    assert json.loads(file.read_text())["value"] == 2.5
-
-
-def test_a_cache_that_cannot_be_written_costs_no_score(folders: Path) -> None:
-    prepared_folder().mkdir()
-    (prepared_folder() / "reference_scores").write_text("a file, where root, too, cannot make a folder")
-    values = counting([1.5, 2.5])
-    assert [compute_score(values, None, key={"name": "x"}).value for _ in range(2)] == [1.5, 2.5]
 
 
 # ---------------------------------------------------------------- in the report

@@ -193,7 +193,7 @@ def test_a_file_states_its_type_and_byte_order(kind: str, corpus: Path) -> None:
     assert task.reference_scores()["n-gram"].score(None) > 0
 
 
-@pytest.mark.parametrize("option", ["path", "valid", "test"])
+@pytest.mark.parametrize("option", ["path", "test"])
 @pytest.mark.parametrize("kind", ["raw", "zip", "text", "pickle", "empty", "cut", "floats", "rows", "negative", "wider"])
 def test_other_files_are_refused_in_one_line(kind: str, option: str, corpus: Path) -> None:
     with open("t.npy", "wb") as file:
@@ -217,7 +217,7 @@ def test_other_files_are_refused_in_one_line(kind: str, option: str, corpus: Pat
             case "wider":
                 np.save(file, NUMBERS.astype("uint64"))
     if kind == "wider" and option == "path":
-        option = "valid"
+        option = "test"
     with pytest.raises(UserError, match=rf"^{option}: .*t.npy") as refusal:
         tokens(**{"path": "train.npy", option: "t.npy"})
     assert "\n" not in str(refusal.value)

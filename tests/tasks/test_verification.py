@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.planning.plan import Plan, plan
@@ -17,7 +16,6 @@ from attnlab.study.run import run
 from attnlab.tasks.text import Text
 from attnlab.trained import attention_maps, generation
 from attnlab.training import evaluate, weights
-from attnlab.training.train import train
 from tests.support.studies import COSINE
 
 TEXT = bytes(range(1, 101)) * 20
@@ -53,12 +51,6 @@ def test_a_variant_s_file_that_changed_after_the_plan_fails_its_runs_alone(plann
     assert mine.state == "failed" and f"{folders}/mine.py has changed since this was planned" in mine.reason
 
 
-def test_a_file_with_another_time_stamp_is_the_same(planned: Plan, folders: Path) -> None:
-    (folders / "corpus.txt").write_bytes(TEXT)
-    (folders / "mine.py").write_text(COSINE)
-    assert [train(cell.config).state for cell in planned.cells] == ["completed", "completed"]
-
-
 def test_readers_after_training_read_the_planned_data_or_none(
     planned: Plan, folders: Path, log: pytest.LogCaptureFixture
 ) -> None:
@@ -81,17 +73,3 @@ def test_readers_after_training_read_the_planned_data_or_none(
 
     scores, tags = evaluate.evaluate_lengths(build(config, task), task, {}, config=config, device=torch.device("cpu"))
     assert scores == {} and "its data have changed" in tags["length.8"]
-
-
-def test_a_text_that_was_read_keeps_its_checksum(planned: Plan, folders: Path) -> None:
-    config = planned.cells[0].config
-    task = Text(**config.task.options)
-    task.prepare()
-    (folders / "corpus.txt").write_bytes(TEXT[::-1])
-    assert task.identity() == config.data and task.split("train").tobytes() == TEXT[:1800]
-
-
-def test_a_configuration_without_an_identity_accepts_any_data(planned: Plan, folders: Path) -> None:
-    config: RunConfig = planned.cells[0].config.model_copy(update={"data": ""})
-    (folders / "corpus.txt").write_bytes(TEXT[::-1])
-    assert train(config).state == "completed"
