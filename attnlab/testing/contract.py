@@ -19,7 +19,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.nn import attention
 from attnlab.nn.attention import BACKENDS
 from attnlab.positions import Position
-from attnlab.registry import POSITIONS, VARIANTS, check_options
+from attnlab.registry import POSITIONS, VARIANTS, Registry, check_options
 from attnlab.testing.checks import CHECKS, PRECONDITIONS, Check, CheckTarget, Failure, NotDeclared, Unsupported
 from attnlab.testing.composition import ComponentSpec, component_classes, compose
 from attnlab.training.device import resolve_device, unsupported
@@ -190,11 +190,16 @@ def _make_target(
     return CheckTarget(cls, options, scheme, backend, device, scheme_name=scheme_name, any_scheme=position is None)
 
 
-def _variant_class(variant: str | type[Variant]) -> type[Variant]:
-    cls = VARIANTS.get(variant) if isinstance(variant, str) else variant
-    if not (isinstance(cls, type) and issubclass(cls, Variant)):
-        raise UserError(f"expected a subclass of attnlab.variants.Variant, got {getattr(cls, '__qualname__', cls)}")
+def class_of(registry: Registry, target: str | type, base: type[T], name: str) -> type[T]:
+    """Return the class that a name leads to, or the class itself; raise ``UserError`` unless it is a subclass of ``base``."""
+    cls = registry.get(target) if isinstance(target, str) else target
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise UserError(f"expected a subclass of {name}, got {getattr(cls, '__qualname__', cls)}")
     return cls
+
+
+def _variant_class(variant: str | type[Variant]) -> type[Variant]:
+    return class_of(VARIANTS, variant, Variant, "attnlab.variants.Variant")
 
 
 def check_component(

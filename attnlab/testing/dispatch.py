@@ -18,6 +18,7 @@ from attnlab.testing.contract import (
     CheckResults,
     check_component,
     check_variant,
+    class_of,
     resolve_check_device,
     run_checks,
     select_checks,
@@ -64,9 +65,7 @@ def check_position(
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``.
         heads: number of heads. None: the first of several that the scheme supports.
         dim: sum of the widths of the heads. None: a width that the scheme supports.
-        only: names of checks (keys of ``POSITION_CHECKS``). None: all.
-        start: called with the name of each check before it runs.
-        report: called with each result as soon as the check has finished.
+        only, start, report: as for ``check_variant``; the names of checks are the keys of ``POSITION_CHECKS``.
 
     Returns:
         One result per check; only a ``refused`` result if the scheme supports no role.
@@ -79,9 +78,7 @@ def check_position(
         >>> [result.status for result in check_position("rotary", only=["shapes", "relative"])]
         ['passed', 'passed']
     """
-    cls = POSITIONS.get(scheme) if isinstance(scheme, str) else scheme
-    if not (isinstance(cls, type) and issubclass(cls, Position)):
-        raise UserError(f"expected a subclass of attnlab.positions.Position, got {getattr(cls, '__qualname__', cls)}")
+    cls = class_of(POSITIONS, scheme, Position, "attnlab.positions.Position")
     options = validate_options(cls, options or {})
     target = SchemeTarget(cls, options, device=resolve_check_device(device)).with_supported_shape(heads, dim)
     checks = select_checks(POSITION_CHECKS, only)
@@ -104,9 +101,7 @@ def check_task(
     Args:
         task: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor.
-        only: names of checks (keys of ``TASK_CHECKS``). None: all.
-        start: called with the name of each check before it runs.
-        report: called with each result as soon as the check has finished.
+        only, start, report: as for ``check_variant``; the names of checks are the keys of ``TASK_CHECKS``.
 
     Returns:
         One result per check. If ``shapes`` fails, the remaining checks, which depend on it, are left out.
@@ -119,9 +114,7 @@ def check_task(
         >>> [result.status for result in check_task("pydocs", options={"length": 24}, only=["targets", "exact bytes"])]
         ['passed', 'passed']
     """
-    cls = TASKS.get(task) if isinstance(task, str) else task
-    if not (isinstance(cls, type) and issubclass(cls, Task)):
-        raise UserError(f"expected a subclass of attnlab.tasks.Task, got {getattr(cls, '__qualname__', cls)}")
+    cls = class_of(TASKS, task, Task, "attnlab.tasks.Task")
     options = validate_options(cls, options or {})
     return run_checks(select_checks(TASK_CHECKS, only), TaskTarget(cls, options), start=start, report=report, classes=(cls,))
 
@@ -141,9 +134,7 @@ def check_model(
         model: a registered name, a path as in a study (``file.py:Class``), or the class itself.
         options: keyword arguments of its constructor (``model.options`` of a study).
         fields: fields of the section ``model`` of a study, for example ``{"norm_type": "rms"}``; the checks choose the sizes.
-        only: names of checks (keys of ``MODEL_CHECKS``). None: all.
-        start: called with the name of each check before it runs.
-        report: called with each result as soon as the check has finished.
+        only, start, report: as for ``check_variant``; the names of checks are the keys of ``MODEL_CHECKS``.
 
     Returns:
         One result per check. If ``shapes`` fails, the remaining checks, which depend on it, are left out.
@@ -156,9 +147,7 @@ def check_model(
         >>> [result.status for result in check_model("encoder_decoder", only=["shapes", "causality"])]
         ['passed', 'passed']
     """
-    cls = MODELS.get(model) if isinstance(model, str) else model
-    if not (isinstance(cls, type) and issubclass(cls, Model)):
-        raise UserError(f"expected a subclass of attnlab.models.base.Model, got {getattr(cls, '__qualname__', cls)}")
+    cls = class_of(MODELS, model, Model, "attnlab.models.base.Model")
     options = validate_options(cls, options or {})
     target = ModelTarget(cls, options, fields or {})
     return run_checks(select_checks(MODEL_CHECKS, only), target, start=start, report=report, classes=(cls,))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from attnlab.tracking.artifacts import _read_map, read_arrays
+from attnlab.tracking.artifacts import read_arrays
 
 KINDS = {"score": ("f", 1), "metric": ("U", 0)}
 FLOATS = "'descr': '<f8', 'fortran_order': False"
@@ -50,12 +50,3 @@ def test_a_damaged_file_is_one_line(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=".") as refused:
         read_arrays(tmp_path / "a.npz", KINDS)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("weights", [numpy.zeros((0, 1, 1, 1)), numpy.zeros((1, 1)), numpy.array("x")])
-def test_an_array_that_is_no_attention_map_is_refused(weights: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.npz").write_bytes(npz(weights=weights))
-    with pytest.raises(ValueError, match="expected"):
-        _read_map(tmp_path / "a.npz")
-    (tmp_path / "a.npz").write_bytes(npz(weights=numpy.zeros((1, 1, 2, 2)), words=numpy.array(["a", "b"])))
-    assert _read_map(tmp_path / "a.npz")["words"] == ("a", "b")

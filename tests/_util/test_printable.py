@@ -2,20 +2,17 @@
 
 import io
 import logging
-from pathlib import Path
 
 import pytest
 
 from attnlab._util.log import log_to
 from attnlab._util.text import escape_controls
-from attnlab.cli import main
 from attnlab.cli._printing import print_table, print_text
 from attnlab.config.axes import labels
 from attnlab.planning.cell import Cell
 from attnlab.report.section import escape_tags
 from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.small_runs import tiny
-from tests.support.studies import COSINE, STUDY, write
 
 HOSTILE = "a\x1b[2J\x9b1m\u202eb\nc\rd\u2028e\udc80"
 
@@ -52,18 +49,6 @@ def test_log_lines_and_the_display_are_escaped(monkeypatch: pytest.MonkeyPatch) 
     stream = io.StringIO()
     ProgressDisplay(stream).print(HOSTILE)
     assert all(is_clean(text) and "\\x1b" in text for text in (*lines, stream.getvalue()))
-
-
-def test_the_plan_of_a_hostile_study_prints_no_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reason of a refusal is a text of the user's code; YAML itself admits no control characters, but overrides."""
-    refusing = '    @classmethod\n    def unsupported(cls, setting):\n        return "\\x1b[2J \\u202e"\n'
-    write(tmp_path, COSINE.replace('@register_variant("NAME")\n', "") + refusing, name="mine.py")
-    text = STUDY.replace("no_wo", "mine.py:Cosine, no_wo").replace("baseline: {variant: dense}\n", "")
-    text = text.replace("seeds:", 'skip:\n  - {where: {variant: no_wo}, because: "\\u202eseen"}\nseeds:')
-    assert main.main(["plan", str(write(tmp_path, text)), "--tflops", "1"]) == 0
-    captured = capsys.readouterr()
-    assert r"\x1b[2J" in captured.out and r"\u202eseen" in captured.out
-    assert is_clean(captured.out) and is_clean(captured.err)
 
 
 @pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)>", "![x](http://a/b)", "[x](javascript:a)", "[x][y]", "\x1b[2J"])

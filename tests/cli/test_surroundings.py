@@ -1,6 +1,5 @@
 """Tests of surroundings that people meet in containers and on clusters: each is one line that says what to do, or works."""
 
-import errno
 import os
 import re
 import subprocess
@@ -12,9 +11,7 @@ import pytest
 
 import attnlab
 from attnlab._util.files import file_lock
-from attnlab._util.process import MAX_SOCKET_PATH, require_short_temporary_folder
 from attnlab._util.user_code import load_file
-from attnlab.cli.main import main
 from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import read
 from attnlab.errors import UserError
@@ -37,29 +34,6 @@ FILES: dict[str, Callable[[Path], object]] = {  # name of a file -> what reads i
     "profile.json": load_profile,
     "x.lock": lambda folder: file_lock(folder / "x.lock", activity="x").__enter__(),
 }
-
-
-@pytest.mark.parametrize("name", sorted(FILES.keys() - {"index.json"}))  # without it, a folder has no such page
-def test_a_link_to_itself_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTNLAB_DATA", str(tmp_path))
-    (tmp_path / name).symlink_to(tmp_path / name)
-    with pytest.raises((UserError, OSError)) as refused:  # `main` prints both
-        FILES[name](tmp_path)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("words", ["plan loop.yaml", "plan outer.yaml", "check loop.py:Mixer", "merge loop.zip", "runs s"])
-def test_commands_answer_a_link_to_itself(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ATTNLAB_RUNS", "loop")
-    for name in ("loop", "loop.yaml", "loop.py", "loop.zip"):
-        Path(name).symlink_to(name)
-    Path("outer.yaml").write_text("include: loop.yaml\n", encoding="utf-8")
-    assert main(words.split()) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("attnlab: ") and error.count("\n") == 1
 
 
 def test_a_pattern_that_matches_no_file_is_named(tmp_path: Path) -> None:
@@ -98,26 +72,6 @@ def test_a_user_without_a_home_gets_one() -> None:
         environment = {**{name: text for name, text in os.environ.items() if name != "HOME"}, **home}
         shown = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
         assert shown.stdout.split()[0] == ("/somewhere" if "/somewhere" in home.values() else "/")
-
-
-def test_a_long_path_of_temporary_files_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * MAX_SOCKET_PATH)))
-    with pytest.raises(UserError, match="set TMPDIR=/tmp"):
-        require_short_temporary_folder()
-
-
-@pytest.mark.parametrize("error", [SystemError("x"), MemoryError(), ImportError("failed to map"), OSError(errno.ENOMEM, "no")])
-def test_a_limit_on_address_space_is_named(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(arguments: object) -> int:
-        raise error
-
-    monkeypatch.setattr("attnlab.cli.list.main", fail)
-    monkeypatch.setattr("resource.getrlimit", lambda kind: (800_000 << 10, -1))
-    assert main(["list"]) == 2
-    said = capsys.readouterr().err
-    assert "ulimit -v" in said and "800,000 KiB" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

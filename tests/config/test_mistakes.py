@@ -8,9 +8,6 @@ from tests.support.studies import GOOD, misread, write
 
 # Text of GOOD to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
-    "too many epochs": ("steps: 20", "epochs: 1e300", "7:13", "expected a number of at most 1e+06, got 1e+300"),
-    "too wide a feed-forward": ("heads: 2", "ff_mult: 1e300", "5:39", "base.model.ff_mult: expected a number of at most"),
-    "a key twice": ("margin: 0.005", "run: {}\nskip: []", "18:1", "expected each key once, got 'skip' again"),
     "too many threads": (
         "heads: 2}",
         "heads: 2}\n  machine: {threads: 99999}",
@@ -23,8 +20,6 @@ MISTAKES = {
         "11:3",
         "got 'name': write the names",
     ),
-    "the position of a variant as an axis": ("train.lr: [1e-3, 3e-4]", "variant.position: [rotary]", "11:3", "write position"),
-    "options as an axis": ("train.lr: [1e-3, 3e-4]", "variant.options: [{stride: 2}]", "11:3", "such as variant.stride"),
     "reference scores as a word": ("margin: 0.005", "reference_scores: gzip", "17:19", "true, false or a list of names"),
     "seeds that are a number": (
         "seeds: [0, 1]",
@@ -33,24 +28,12 @@ MISTAKES = {
         "seeds: expected a list such as [0, 1], or a range such as 0-4, got 3",
     ),
     "a range among the seeds": ("seeds: [0, 1]", "seeds: ['0-3']", "15:9", "seeds[0]: expected a whole number, got '0-3'"),
-    "an unknown anchor": (
-        "variant: [dense, no_wo, {name: strided_sparse, stride: 7}]",
-        "variant: *v",
-        "10:12",
-        "undefined alias",
-    ),
     "a letter of another alphabet": ("  train:", "  tr\u0430in:", "6:3", "(did you mean 'train'?)"),
     "a list for the grid": (
         "  variant: [dense, no_wo, {name: strided_sparse, stride: 7}]\n  train.lr: [1e-3, 3e-4]",
         "  - x",
         "10:3",
         "grid: expected",
-    ),
-    "null for a list": (
-        "seeds: [0, 1]",
-        "seeds:",
-        "15:1",
-        "seeds: expected a list such as [0, 1], or a range such as 0-4, got nothing (null)",
     ),
     "unknown key at the top": (
         "margin:",
@@ -65,28 +48,14 @@ MISTAKES = {
         "expected 'machine' under base: (or its values under grid:), got it at the top",
     ),
     "unknown section": ("  model:", "  modle:", "5:3", "'modle' in base (did you mean 'model'?)"),
-    "unknown key, deep": ("    lr: 3", "    lrr: 3", "8:5", "'lrr' in base.train (did you mean 'lr'?)"),
-    "unknown key, flow style": (
-        "depth: 1",
-        "dept: 1",
-        "5:20",
-        "'dept' in base.model (did you mean 'depth'?)",
-    ),
     "unknown key in skip": ("because", "becuase", "14:5", "'becuase' in skip[0] (did you mean 'because'?)"),
-    "misspelt study": ("study:", "studdy:", "2:1", "'studdy' (did you mean 'study'?)"),
     "no study": ("study: wo\n", "", "2:1", "expected the key 'study', got none"),
     "wrong type": ("depth: 1", "depth: two", "5:27", "base.model.depth: expected a whole number, got 'two'"),
-    "number in quotes": ("steps: 20", "steps: '20'", "7:12", "expected a whole number, got '20'"),
-    "a fraction for a whole": ("steps: 20", "steps: 20.5", "7:12", "expected a whole number, got 20.5"),
-    "true for a whole": ("depth: 1", "depth: true", "5:27", "expected a whole number, got true"),
     "true for a number": ("lr: 3e-4\ng", "lr: true\ng", "8:9", "base.train.lr: expected a number, got true"),
     "no for a bool": ("heads: 2", "tie_embeddings: no", "5:46", "base.model.tie_embeddings: expected true or false, got 'no'"),
-    "1 for a bool": ("heads: 2", "tie_embeddings: 1", "5:46", "expected true or false, got 1"),
     "null for a number": ("depth: 1", "depth: null", "5:27", "expected a whole number, got nothing (null)"),
     "infinite": ("lr: 3e-4\ng", "lr: .inf\ng", "8:9", "expected a finite number, got inf"),
-    "too small": ("depth: 1", "depth: 0", "5:27", "expected a number of at least 1, got 0"),
     "too small, open": ("lr: 3e-4\ng", "lr: 0\ng", "8:9", "expected a number greater than 0, got 0"),
-    "too large": ("heads: 2", "dropout: 1.0", "5:39", "expected a number less than 1, got 1.0"),
     "not one of the choices": (
         "heads: 2",
         "feed_forward: rleu",
@@ -99,24 +68,11 @@ MISTAKES = {
         "7:13",
         "base.train.warmup: expected a number of steps (whole), or",
     ),
-    "bad betas": (
-        "steps: 20",
-        "betas: [0.9, 1.5]",
-        "7:18",
-        "betas[1]: expected a number less than 1, got 1.5",
-    ),
     "one beta": (
         "steps: 20",
         "betas: [0.9]",
         "7:12",
         "train.betas: expected a list of more than 1, got a list of 1",
-    ),
-    "three betas": ("steps: 20", "betas: [0.9, 0.9, 0.9]", "7:12", "expected a list of 2, got a list of 3"),
-    "bad device": (
-        "train.lr: [1e-3, 3e-4]",
-        "machine.device: [cpu, gpu]",
-        "11:25",
-        "'cpu', 'cuda' or 'cuda:N'",
     ),
     "a section that is a word": (
         "{dim: 32, depth: 1, heads: 2}",
@@ -130,25 +86,12 @@ MISTAKES = {
         "4:9",
         "expected the key 'name' in addition to the options, got a mapping",
     ),
-    "a task that is a number": ("{name: pydocs, length: 64}", "7", "4:9", "expected a name, or {name: ...,"),
     "duplicate key": ("    lr: 3e-4", "    steps: 30", "8:5", "got 'steps' again (first in line 7)"),
-    "duplicate key at the top": (
-        "margin: 0.005",
-        "seeds: [2]",
-        "17:1",
-        "got 'seeds' again (first in line 15)",
-    ),
     "empty grid": (
         GOOD[GOOD.index("  variant") : GOOD.index("skip")],
         "",
         "9:1",
         "grid: expected at least one axis, such as",
-    ),
-    "empty grid, flow": (
-        GOOD[GOOD.index("\n  variant") : GOOD.index("skip")],
-        " {}\n",
-        "9:7",
-        "at least one axis",
     ),
     "empty axis": (
         "[1e-3, 3e-4]",
@@ -163,8 +106,6 @@ MISTAKES = {
         "11:3",
         "'train.lrr' is not a field of a run (did you",
     ),
-    "an axis without its section": ("  train.lr:", "  lr:", "11:3", "(did you mean 'train.lr'?)"),
-    "an axis too deep": ("  train.lr:", "  train.lr.x:", "11:3", "is not a field of a run"),
     "the seed as an axis": ("  train.lr:", "  seed:", "11:3", "expected 'seeds: [...]' at the top"),
     "a wrong value on an axis": (
         "[1e-3, 3e-4]",
@@ -172,30 +113,11 @@ MISTAKES = {
         "11:20",
         "train.lr: expected a number, got 'fast'",
     ),
-    "a value out of range": (
-        "[1e-3, 3e-4]",
-        "[1e-3, -1]",
-        "11:20",
-        "train.lr: expected a number greater than 0, got -1",
-    ),
     "a value twice": (
         "[1e-3, 3e-4]",
         "[1e-3, 0.001]",
         "11:20",
         "grid.train.lr: expected each value once, got 0.001",
-    ),
-    "a variant twice": ("no_wo, ", "{name: dense}, ", "10:20", "expected each value once, got dense again"),
-    "a bad skip axis": (
-        "train.lr: 3e-4}",
-        "train.lrr: 3e-4}",
-        "13:38",
-        "'train.lrr' is not an axis of the grid (did you mean",
-    ),
-    "a bad skip value": (
-        "train.lr: 3e-4}",
-        "train.lr: 5e-4}",
-        "13:48",
-        "expected one of 0.001, 0.0003, got 0.0005",
     ),
     "skip without a reason": (
         "    because: seen before\n",
@@ -203,21 +125,13 @@ MISTAKES = {
         "13:5",
         "expected the key 'because' in skip[0], got none",
     ),
-    "a bad baseline axis": (
-        "{variant: dense}",
-        "{varant: dense}",
-        "16:12",
-        "'varant' is not an axis of the grid (did you mean",
-    ),
     "a bad baseline value": (
         "{variant: dense}",
         "{variant: dens}",
         "16:21",
         "got 'dens' (did you mean 'dense'?)",
     ),
-    "an empty baseline": ("{variant: dense}", "{}", "16:11", "expected at least one axis"),
     "duplicate seeds": ("[0, 1]", "[0, 1, 0]", "15:15", "expected each seed once, got 0 again"),
-    "negative seed": ("[0, 1]", "[0, -1]", "15:12", "seeds[1]: expected a number of at least 0, got -1"),
     "no seeds": ("[0, 1]", "[]", "15:8", "expected at least one value in the list"),
     "a seed in the base": (
         "  task:",
@@ -231,12 +145,6 @@ MISTAKES = {
         "    epochs: 3",
         "8:13",
         "expected one of 'steps' and 'epochs', got both",
-    ),
-    "neither steps nor epochs": (
-        "    steps: 20\n",
-        "",
-        "7:5",
-        "expected one of 'steps' and 'epochs', got neither",
     ),
     "gradient_accumulation does not divide": (
         "lr: 3e-4\ng",
@@ -270,8 +178,6 @@ MISTAKES = {
     "tabs": ("    steps", "\tsteps", "7:1", "not YAML: expected spaces for indentation, got a tab"),
     "a tag": ("wo\n", "!py wo\n", "2:8", "got one with the tag '!py'"),
     "a merge key": ("  task:", "  <<: {a: 1}\n  task:", "4:3", "expected the name of a key, got '<<'"),
-    "a number as a key": ("  task:", "  5: 6\n  task:", "4:3", "expected the name of a key, got '5'"),
-    "two documents": ("margin", "---\nmargin", "17:1", "not YAML: expected one document"),
     "an unknown alias": ("wo\n", "*wo\n", "2:8", "not YAML: found undefined alias 'wo'"),
     "a tag that would make an object": (
         "study: wo",
@@ -280,8 +186,6 @@ MISTAKES = {
         "got one with the tag 'tag:yaml.org,2002:python/object/apply:os.system'",
     ),
     "a NUL": ("wo\n", '"w\\0o"\n', "2:8", "expected text without control characters, got 'w\\x00o'"),
-    "half a character": ("wo\n", '"\\ud800"\n', "2:8", "expected text without control characters"),
-    "an escape of no character": ("wo\n", '"\\U00110000"\n', "1:1", "not YAML: ValueError"),
     "a number of 5,000 digits": ("depth: 1", f"depth: {'9' * 5_000}", "5:27", "expected a whole number of 64 bits, got '999"),
     "brackets in brackets": ("wo\n", f"{'[' * 3_000}\n", "2:57", "at most 50 lists and mappings in one another"),
     "too many cells": (
@@ -290,10 +194,8 @@ MISTAKES = {
         "9:1",
         "grid: expected a product of at most 10,000 cells, got 47,952",
     ),
-    "too many heads": ("heads: 2", "heads: 1000000000", "5:37", "expected a number of at most 10000, got 1000000000"),
     "MLflow's own name": ("study: wo", "study: Default", "2:8", "expected a name other than 'Default'"),
     "a name too long for a file": ("study: wo", f"study: {'w' * 300}", "2:8", "expected a text of at most 100 characters"),
-    "a control character": ("wo\n", "w\x01o\n", "2:9", "expected text, got a control character"),
 }
 
 

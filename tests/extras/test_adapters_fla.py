@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.extras.adapters import fla
 from attnlab.testing import check
@@ -77,15 +76,6 @@ def test_a_mistake_is_one_line(library: None, ref: str, options: dict[str, Any],
     with pytest.raises(UserError) as error:
         adapt(ref, options)
     assert error.value.where == ref and all(word in error.value.message for word in words), error.value
-
-
-def test_without_the_library_the_message_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(fla, "PACKAGE", "no_such_package")
-    assert main.main(["check", "fla:gla"]) == 2
-    error = capsys.readouterr().err
-    assert "pip install" in error and "flash-linear-attention" in error and error.count("\n") == 1
 
 
 @INSTALLED

@@ -9,10 +9,9 @@ import pytest
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
-from attnlab.extras.sharing.export import _write_tensorboard, export
+from attnlab.extras.sharing.export import export
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves, load_runs
-from attnlab.tracking.transfer import RunRecord, StudyRecord
 from tests.study.test_study import QUIET, study
 
 BLOCK = 32_768
@@ -60,23 +59,6 @@ def test_event_files_of_tensorboard(trained: Path, tmp_path: Path) -> None:
     assert points and read == pytest.approx(points)
     (score,) = events.Scalars("bits_per_byte")
     assert score.value == pytest.approx(scores["bits_per_byte"])
-
-
-def test_names_of_a_stranger_stay_in_the_folder(tmp_path: Path) -> None:
-    """A run may have any name, and JSON can hold surrogates, which event files cannot."""
-    pytest.importorskip("tensorboard")
-    tags = {
-        "attnlab.fingerprint": "0a",
-        "attnlab.cell": "a",
-        "attnlab.axes": '{"a": "\\udc80"}',
-        "attnlab.config": '{"\\udc80": 1}',
-    }
-    names = ["..", ".", "", "x" * 300, "a\0b", "\udc80", "../../y"]
-    runs = [RunRecord(name, "FINISHED", 1, 2, tags, {}, [("score", 1.0, 1, 0)]) for name in names]
-    _write_tensorboard(StudyRecord("s", {}, runs), tmp_path / "new/events")
-    assert [path.name for path in tmp_path.rglob("*") if path.parent.name in (tmp_path.name, "new")] == ["new", "events"]
-    folders = {path.name for path in (tmp_path / "new/events").iterdir()}
-    assert folders == {"0a", "x" * 200, "a\\x00b", "\\udc80", ".._.._y"}
 
 
 def test_offline_runs_of_wandb(trained: Path, tmp_path: Path) -> None:

@@ -66,3 +66,4 @@ def test_the_tables_and_figures_compile(tmp_path: Path) -> None:
     (paper / "paper.tex").write_text(DOCUMENT)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     subprocess.run(command, cwd=paper, check=True, capture_output=True)
+    assert (paper / "paper.pdf").read_bytes().startswith(b"%PDF")

@@ -6,7 +6,6 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,6 @@ from attnlab import plan
 from attnlab._util.process import as_interrupts
 from attnlab._util.run_state import RunState
 from attnlab.cli import main as cli
-from attnlab.errors import UserError
 from attnlab.extras.slurm.jobs import Job, StudyRequest
 from attnlab.planning.plan import Plan
 from attnlab.study import adaptive
@@ -198,24 +196,6 @@ def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path)
     assert not (here / "runs").exists()
 
 
-@pytest.mark.parametrize("error", [UserError(f"no answer from {ADDRESS}"), KeyboardInterrupt("interrupted: 1 of 4 runs")])
-def test_a_study_that_stops_fails_its_job_and_writes_no_password(
-    error: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(plan: Plan, **options: object) -> StudyResult:
-        raise error
-
-    monkeypatch.setattr(study, "run", run)
-    with pytest.raises(RuntimeError) as raised:
-        Job(StudyRequest(here / "shared.yaml"), shared=False)()
-    assert str(error)[:10] in str(raised.value) and PASSWORD not in "".join(format_exception(raised.value))
-
-
-def test_a_missing_study_fails_its_job(here: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"missing\.yaml"):
-        Job(StudyRequest(here / "missing.yaml"), shared=False)()
-
-
 def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, **options: object) -> StudyResult:
         first = plan.runs[0]
@@ -224,10 +204,4 @@ def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(study, "run", run)
     with pytest.raises(RuntimeError, match="met s0"):
-        Job(StudyRequest(here / "shared.yaml"), shared=False)()
-
-
-def test_a_study_whose_cells_are_all_refused_fails_its_job(here: Path) -> None:
-    (here / "shared.yaml").write_text(STUDY.replace("[met, no_wo]", "[gru]\n  position: [rotary]"))
-    with pytest.raises(RuntimeError, match="no cell of the study 'shared' can run"):
         Job(StudyRequest(here / "shared.yaml"), shared=False)()

@@ -17,9 +17,8 @@ from attnlab.models.block import Block
 from attnlab.models.build import build
 from attnlab.models.decoding import key_value_cache
 from attnlab.models.residual import AttentionResidual, HyperConnection, Residual
-from attnlab.registry import VARIANTS
-from attnlab.training.costs import count_flops, full_memory, plan_figures
-from tests.models.test_initialization import BUILT_IN, Bytes, Reviews, config_of
+from attnlab.training.costs import count_flops, plan_figures
+from tests.models.test_initialization import Bytes, Reviews, config_of
 from tests.support.small_runs import tokens
 
 NORMS = list(product(["pre", "post"], ["layer", "rms"]))
@@ -58,14 +57,6 @@ def test_a_language_model_of_any_block_is_causal_and_finite(changes: dict[str, A
     assert y.isfinite().all()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.any(), name
-
-
-@pytest.mark.parametrize(("norm", "norm_type"), NORMS)
-def test_every_norm_of_the_model_is_of_the_chosen_type(norm: str, norm_type: str) -> None:
-    model = build(config_of("dense", model__norm=norm, model__norm_type=norm_type), Bytes())
-    norms = [m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
-    assert len(norms) == (5 if norm == "pre" else 4)
-    assert {type(m) for m in norms} == {nn.RMSNorm if norm_type == "rms" else nn.LayerNorm}
 
 
 def test_rms_norm_follows_zhang() -> None:
@@ -231,13 +222,6 @@ def test_memory_continues_a_sequence_over_blocks(changes: dict[str, Any]) -> Non
     torch.testing.assert_close(model(tokens()[:, 6:], memory)[0], model(tokens())[0][:, 6:], rtol=0, atol=1e-12)
 
 
-def test_at_first_the_embeddings_are_not_mixed_in_and_dyt_has_the_published_alpha() -> None:
-    torch.testing.assert_close(logits(config_of("dense", model__residual="x0")), logits(config_of("dense")), rtol=0, atol=0)
-    state = build(config_of("dense", model__norm_type="dyt", model__bias=False), Bytes()).state_dict()
-    assert state["backbone.norm.alpha"] == 0.5 and (state["backbone.norm.weight"] == 1).all()
-    assert "backbone.norm.bias" not in state
-
-
 class Untransposed(HyperConnection):
     def write(self, streams: Tensor, y: Tensor) -> Tensor:
         mix = self.read_scale * self._dynamic(streams, slice(1, -1)) + self.mix_bias.view(self.streams, self.streams)
@@ -317,19 +301,6 @@ def test_costs_of_a_deep_model_are_those_of_its_blocks(name: str, depth: int) ->
     assert figures["flops_per_token"] == flops // 24
 
 
-@pytest.mark.parametrize("ff_mult", [0, 2])
-@pytest.mark.parametrize("name", ["plain", "attention_residuals", "hyper"])
-def test_costs_with_memory_are_those_of_the_memory_that_blocks_keep(name: str, ff_mult: int) -> None:
-    config = config_of(
-        "dense", model__residual=name, model__mem_len=5, model__depth=3, model__ff_mult=ff_mult, position="alibi"
-    )
-    model = build(config, Bytes()).eval()
-    assert plan_figures(config, Bytes())["cache_bytes"] == 3 * 2 * (24 + 5) * 12 * 4
-    _, memory = model(tokens())
-    expected = full_memory(config, len(tokens()), like=torch.zeros(1)) or []
-    assert [z.shape for z in memory] == [z.shape for z in expected]
-
-
 def test_a_bias_of_the_output_projection_alone() -> None:
     assert "attention.out.bias" in biases(model__attention_bias="out")
     assert "attention.project.bias" not in biases(model__attention_bias="out")
@@ -339,18 +310,6 @@ def test_a_bias_of_the_output_projection_alone() -> None:
     assert reviews["backbone.blocks.1.attention.out.bias"].any()
     with pytest.raises(UserError, match="'out'"):
         config_of("dense", model__attention_bias="outer")
-
-
-@pytest.mark.parametrize("name", [name for name in BUILT_IN if VARIANTS.get(name).residual_projections])
-def test_every_variant_with_an_output_projection_can_have_its_bias(name: str) -> None:
-    if "causal" not in VARIANTS.get(name).roles:
-        pytest.skip("not causal")
-    model = build(config_of(name, model__attention_bias="out", model__depth=1, model__dim=24), Bytes())
-    model(tokens())[0].square().sum().backward()
-    names = [f"backbone.blocks.0.attention.{layer}.bias" for layer in VARIANTS.get(name).residual_projections or ()]
-    for bias in names:
-        gradient = model.get_parameter(bias).grad
-        assert gradient is not None and gradient.any()
 
 
 def planned(levels: dict[str, dict[str, Any]], **model: Any) -> Any:
@@ -418,34 +377,6 @@ def test_a_block_with_another_forward_refuses_what_it_does_not_read() -> None:
 def biases(**changes: Any) -> set[str]:
     names = [name for name, _ in build(config_of("dense", model__depth=1, **changes), Bytes()).named_parameters()]
     return {name.removeprefix("backbone.").removeprefix("blocks.0.") for name in names if name.endswith("bias")}
-
-
-def test_each_bias_has_one_option() -> None:
-    of_block = {"feed_forward.widen.bias", "feed_forward.narrow.bias", "norm_attention.bias", "norm_feed_forward.bias"}
-    default = of_block | {"norm.bias", "head.bias"}
-    assert biases() == default
-    assert biases(model__bias=False) == {"head.bias"}
-    assert biases(model__head_bias=False) == default - {"head.bias"}
-    assert biases(model__attention_bias=True) == default | {"attention.project.bias", "attention.out.bias"}
-    assert biases(model__norm_type="rms") == {name for name in default if "norm" not in name}
-    assert biases(model__feed_forward="swiglu") == default | {"feed_forward.gate.bias"}
-
-
-def test_a_classifier_can_lack_the_bias_of_its_head() -> None:
-    state = build(config_of("dense", model__head_bias=False), Reviews()).state_dict()
-    assert "head.weight" in state and "head.bias" not in state
-
-
-def test_embeddings_without_a_scale_are_the_rows_of_their_table() -> None:
-    """Without positions, the input of the first block is the embedding."""
-    inputs: list[Tensor] = []
-    for scaled in (False, True):
-        model = build(config_of("dense", position="none", model__scale_embeddings=scaled), Bytes())
-        block = next(m for m in model.modules() if isinstance(m, Block))
-        block.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
-        model(tokens())
-        rows = model.state_dict()["backbone.embedding.weight"][tokens()]
-        torch.testing.assert_close(inputs[-1], rows * rows.shape[-1] ** 0.5 if scaled else rows)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.cli.plan import print_plan
 from attnlab.models.build import build
 from attnlab.models.decoding import decode
 from attnlab.models.encoder_decoder import EncoderDecoder
@@ -115,22 +114,6 @@ def test_one_vector_of_the_source_is_all_that_the_decoder_reads(pool: str) -> No
     )
 
 
-def test_the_vector_of_a_source_is_an_axis_and_does_not_act_on_other_models() -> None:
-    assert configuration(model__encoder_pool="mean").fingerprint() != configuration().fingerprint()
-    study: dict[str, Any] = {
-        "study": "s",
-        "base": {
-            "task": {"name": "pydocs", "length": 16},
-            "model": {"dim": 16, "heads": 2},
-            "train": {"steps": 3},
-            "variant": "dense",
-        },
-        "grid": {"model.encoder_pool": [None, "mean"]},
-    }
-    planned = plan(study)
-    assert len(planned.cells) == 1 and any("encoder" in note and "changes nothing" in note for note in planned.notes)
-
-
 def test_activation_checkpointing_changes_no_gradient() -> None:
     gradients = []
     for checkpointing in (False, True):
@@ -205,21 +188,3 @@ def test_decoding_of_evaluations_counts_the_beam(task: dict[str, Any]) -> None:
         assert cell.eval_flops is not None
         costs.append(cell.eval_flops)
     assert costs[1] > 1.5 * costs[0]
-
-
-def test_rows_of_unknown_lengths_count_in_full_and_the_plan_says_so(
-    monkeypatch: pytest.MonkeyPatch, task: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = {"variant": "dense", "model": {"dim": 12, "depth": 1, "heads": 3}, "train": {"steps": 1, "batch_size": 5}}
-    base = {**base, "task": {**task, "length": 40}, "machine": {"device": "cpu"}}
-    study = {"study": "s", "base": base, "grid": {"variant": ["dense"]}}
-    known = plan(study)
-    monkeypatch.setattr(Parallel, "has_data", lambda self: False)
-    unknown = plan(study)
-    (cell,), (full,) = known.cells, unknown.cells
-    assert full.train_flops == pytest.approx(3 * flops_by_hand(n=40, d=12, depth=1, vocabulary=120) * 5, rel=0.01)
-    assert cell.train_flops is not None and full.train_flops is not None and cell.train_flops < full.train_flops
-    for planned, is_unknown in ((known, False), (unknown, True)):
-        print_plan(planned, tflops=1.0)
-        assert planned.cells[0].has_unknown_lengths == is_unknown
-        assert ("upper bounds" in capsys.readouterr().out) == is_unknown

@@ -1,8 +1,6 @@
 """Tests of initial values: tensors of the same name and shape start alike, and keep the distribution of their constructor."""
 
-import gc
 import logging
-import weakref
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -13,7 +11,6 @@ from torch import Tensor, nn
 
 from attnlab import register_variant
 from attnlab.config.run import RunConfig
-from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.registry import MODELS, VARIANTS
 from attnlab.variants import AttentionConfig
@@ -219,26 +216,6 @@ def test_parameters_of_an_option_move_no_other_parameter(variant: str) -> None:
     assert_shared(one, other, at_least=len(one))
 
 
-def test_a_tensor_that_is_no_parameter_starts_alike_too() -> None:
-    config = config_of("initialised_Direct")
-    configs = [config, config.replace({"variant": {"name": "initialised_Direct", "more": True}})]
-    one, other = (next(m for m in build(config, Bytes()).modules() if isinstance(m, Direct)).plain for config in configs)
-    assert torch.equal(one, other) and one.std() > 0
-
-
-def test_rejection_sampling_keeps_its_condition_and_moves_no_other_parameter(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "attnlab"):
-        own = initial("initialised_Rejection", model__depth=4)
-    assert not caplog.records
-    drawn = [z for name, z in own.items() if name.endswith(("first", "second"))]
-    assert len({tuple(z.tolist()) for z in drawn}) == 8
-    assert all(z.max() <= 0.5 for z in drawn)
-    assert_shared(initial("dense", model__depth=4), own, at_least=20)
-    truncated = initial("initialised_Truncated")
-    weights = [z for name, z in truncated.items() if name.endswith(("project.weight", "out.weight"))]
-    assert len(weights) == 4 and all(0.25 < z.abs().max() <= 0.3 and z.std() > 0.1 for z in weights)
-
-
 def test_draws_that_a_constructor_discards_by_their_value_are_announced(caplog: pytest.LogCaptureFixture) -> None:
     """No name can be given to a draw that is kept or discarded depending on its value; the rest is not affected."""
     with caplog.at_level(logging.WARNING, "attnlab"):
@@ -268,13 +245,6 @@ def test_draws_that_a_constructor_discards_by_their_value_are_announced(caplog: 
 )
 def test_a_field_of_the_model_moves_no_shared_tensor(changes: dict[str, Any]) -> None:
     assert_shared(initial("dense"), initial("dense", **changes), at_least=10)
-
-
-def test_tied_embeddings_start_as_untied_ones() -> None:
-    untied, tied = initial("dense"), initial("dense", model__tie_embeddings=True)
-    assert torch.equal(tied["head.weight"], untied["backbone.embedding.weight"])
-    del untied["head.weight"]
-    assert_shared(untied, tied, at_least=20)
 
 
 def test_language_model_and_classifier_share_their_backbone() -> None:
@@ -319,56 +289,3 @@ def test_the_distribution_is_that_of_the_constructor(variant: str, task: Bytes |
         assert (a.mean() - b.mean()).abs() <= 6 * error + 1e-6, name
         assert torch.isclose(a.std(), b.std(), rtol=max(0.02, 5 / b.numel() ** 0.5), atol=1e-6), name
         assert a.abs().max() <= 1.6 * b.abs().max() + 1e-6, name
-
-
-def test_a_construction_without_values_is_done_once() -> None:
-    calls = 0
-
-    class Counted(Dense):
-        def __init__(self, config: AttentionConfig) -> None:
-            nonlocal calls
-            calls += 1
-            super().__init__(config)
-
-    register_variant("initialised_counted")(Counted)
-    config = config_of("initialised_counted", model__depth=1)
-    with torch.device("meta"):
-        build(config, Bytes())
-    assert calls == 1
-    build(config, Bytes())
-    assert calls == 3
-
-
-def test_an_error_of_a_constructor_leaves_the_generator_alone() -> None:
-    class Broken(Dense):
-        def __init__(self, config: AttentionConfig) -> None:
-            super().__init__(config)
-            raise UserError("no such thing")
-
-    register_variant("initialised_broken")(Broken)
-    before = torch.get_rng_state()
-    with pytest.raises(UserError):
-        build(config_of("initialised_broken"), Bytes())
-    assert torch.equal(before, torch.get_rng_state())
-    with_draw = torch.randn(3)
-    torch.set_rng_state(before)
-    assert torch.equal(with_draw, torch.randn(3))
-
-
-def test_the_first_construction_is_freed_at_once() -> None:
-    """Without a garbage collection: a large model must not be held twice in training."""
-    alive: list[weakref.ref[Dense]] = []
-
-    class Watched(Dense):
-        def __init__(self, config: AttentionConfig) -> None:
-            super().__init__(config)
-            alive.append(weakref.ref(self))
-
-    register_variant("initialised_watched")(Watched)
-    gc.disable()
-    try:
-        model = build(config_of("initialised_watched", model__depth=1), Bytes())
-        assert [reference() is not None for reference in alive] == [False, True]
-        assert model is not None
-    finally:
-        gc.enable()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from attnlab.positions import Position
 from attnlab.variants import Variant
-from attnlab.variants.fixed_sparse import FixedSparse
-from attnlab.variants.strided_sparse import StridedSparse
+from attnlab.variants.fixed_sparse import FixedSparse as FixedSparse
+from attnlab.variants.strided_sparse import StridedSparse as StridedSparse
 from tests.mutants.base import Plain
 from tests.mutants.blind_spots import (
     DetachesInTraining,
@@ -113,18 +113,24 @@ from tests.mutants.schemes import (
     CountsFromLeft,
     FirstHeadsTwice,
     IgnoresAlibi,
-    IgnoresHeads,
     IgnoresRotation,
-    IgnoresStep,
     ScalesByRotatedWidth,
     ShiftOffByOne,
     SummariesOffByOne,
     TopLeft,
     TopLeftAlone,
     Transposed,
-    TurnsOffset,
     TurnsQueriesOnly,
     WrongHead,
+)
+from tests.mutants.schemes import (
+    IgnoresHeads as IgnoresHeads,
+)
+from tests.mutants.schemes import (
+    IgnoresStep as IgnoresStep,
+)
+from tests.mutants.schemes import (
+    TurnsOffset as TurnsOffset,
 )
 
 
@@ -183,11 +189,6 @@ MUTANTS: dict[str, list[Mutant]] = {
         Mutant(FirstHeadsTwice),
         Mutant(ColumnsOfNeighbours),
         Mutant(SummariesOffByOne),
-    ],
-    "bias in blocks": [
-        Mutant(Plain, position=IgnoresHeads),
-        Mutant(StridedSparse, position=IgnoresStep),
-        Mutant(FixedSparse, position=TurnsOffset),
     ],
     "components take effect": [Mutant(PlainWithIdle)],
     "declared window": [Mutant(PlainWithWiderWindow)],

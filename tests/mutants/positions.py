@@ -12,6 +12,7 @@ from attnlab.positions.alibi import Alibi
 from attnlab.positions.cope import Cope
 from attnlab.positions.relative import Relative
 from attnlab.positions.rotary import Rotary
+from tests.mutants.schemes import IgnoresHeads, IgnoresStep, TurnsOffset
 
 
 class Recency(Position):
@@ -254,19 +255,17 @@ class LargerInFloat32(Recency):
 POSITION_MUTANTS: dict[str, list[type[Position]]] = {
     "shapes": [Transposed, WrongHook],
     "effect": [Zeros, ShortCycle],
-    "memory alignment": [AlignedLeft, LongerThanATable],
-    "prefix": [Normalized],
+    "parts": [AlignedLeft, LongerThanATable, Normalized],
     "relative": [FromTheKey, Wraps],
     "longer sequences": [ShortTable, Modest],
     "batch independence": [MixesRows],
     "padding": [CountsPadding],
     "temperature": [SaysWarmer, Warmer],
-    "bias in blocks": [IgnoresOffset],
+    "bias in blocks": [IgnoresOffset, IgnoresHeads, IgnoresStep, TurnsOffset],
     "relative logits": [SwappedProducts],
     "gradients": [Idle, Detached],
     "bf16": [CountsInBf16, Widens, LargerInFloat32],
-    "state": [PlainTensor, Counts],
-    "seed": [ForeignRandom],
+    "state": [PlainTensor, Counts, ForeignRandom],
     "roles refused": [AnyRole],
 }
 CORRECT = (Recency, Table)

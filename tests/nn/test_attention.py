@@ -1,7 +1,6 @@
 """All backends compute the same function; one that cannot run gives the reason."""
 
 import itertools
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -240,18 +239,6 @@ def test_xformers_says_why_it_cannot_run_here() -> None:
     assert unsupported("sdpa", device="cpu") is None and unsupported("reference", device="cuda") is None
 
 
-def test_a_machine_without_xformers_has_the_other_backends(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "xformers"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "xformers", None)  # as if it were not installed
-    monkeypatch.delitem(sys.modules, "attnlab.nn.xformers", raising=False)
-    monkeypatch.delattr("attnlab.nn.xformers", raising=False)
-    reason = unsupported("xformers", device="cuda", head_dim=8)
-    assert reason is not None and "not installed" in reason and "Linux on x86-64" in reason
-    assert [name for name in BACKENDS if unsupported(name, device="cuda", head_dim=16)] == ["xformers"]
-    assert resolve_backend("cuda", hook="none", backends=("reference", "xformers", "sdpa")) == "sdpa"
-
-
 @pytest.mark.parametrize(("precision", "multiple"), [("fp32", 4), ("bf16", 8)])
 def test_head_widths_without_a_kernel_are_unsupported(precision: str, multiple: int) -> None:
     reason = unsupported("xformers", device="cuda", head_dim=multiple // 2, precision=precision)
@@ -264,23 +251,6 @@ def test_blocks_are_not_compiled() -> None:
     assert reason is not None and "blocked" in reason and "torch.compile" in reason
     assert [unsupported(name, device="cpu", compile=True) for name in ("reference", "sdpa")] == [None, None]
     assert unsupported("blocked", device="cpu") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "available", "words"),
-    [("cutlassF-pt", True, None), ("cutlassF", True, "CUDA 12"), ("cutlassF-pt", False, "CUDA 12")],
-)
-def test_kernels_of_torch_are_let_through_where_the_library_of_xformers_does_not_load(
-    name: str, available: bool, words: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    efficient = pytest.importorskip("attnlab.nn.xformers")
-    common, operator = efficient.ops.fmha.common, efficient.ops.fmha.cutlass.FwOp
-    monkeypatch.setattr(common, "_built_with_cuda", False)
-    monkeypatch.setattr(operator, "NAME", name)
-    monkeypatch.setattr(operator, "is_available", lambda: available)
-    reason = unsupported("xformers", device="cuda:1", head_dim=8)
-    assert common._built_with_cuda == (words is None)
-    assert reason is None if words is None else words in (reason or "") and "\n" not in (reason or "")
 
 
 @pytest.mark.parametrize(

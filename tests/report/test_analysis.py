@@ -1,10 +1,7 @@
 """Tests of analyses: those of users, by each of the three doors, and what the hubs make of them."""
 
-import os
-import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,37 +97,6 @@ def test_one_that_fails_or_is_not_imported_is_left_out_with_a_warning(caplog: py
     assert found.summarize(summarize(cells.cells, SPEC)) != summarize(cells.cells, SPEC)
 
 
-@pytest.mark.parametrize(
-    ("method", "found"),
-    [
-        *((method, None) for method in ("__init__", "estimate", "lines", "section", "summarize", "frames")),
-        ("lines", [3]),
-        ("section", "a text"),
-        ("summarize", "a text"),
-        ("frames", {"counted": [1]}),
-        ("frames", {"../counted": pandas.DataFrame()}),
-        ("frames", {"cells": pandas.DataFrame()}),
-    ],
-)
-def test_an_error_in_any_method_costs_nothing_else(
-    method: str, found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any) -> Any:
-        if found is None:
-            raise UserError("in the method")
-        return found
-
-    monkeypatch.setattr(ANALYSES, "_registered", {})
-    register_analysis("failing")(type("Failing", (Counted,), {method: fail}))
-    runs, curves = made_up()
-    page = make_page(replace(INFO, analyses=("failing",)), runs=runs, curves=curves)
-    write_page(tmp_path, page, runs=runs)
-    list(page.analyzed.lines())
-    assert "the analysis failing" in caplog.text and ("in the method" in caplog.text or found is not None)
-    assert len(pandas.read_csv(tmp_path / "cells.csv")) == len(page.cells) and (tmp_path / "index.html").is_file()
-    assert not (tmp_path.parent / "counted.csv").exists()
-
-
 def test_a_study_enters_no_module_of_an_analysis_that_it_does_not_have() -> None:
     code = (
         "import sys; from tests.report.test_analysis import results; from attnlab.report.analysis import analyze; "
@@ -154,21 +120,6 @@ def test_a_path_is_checked_when_the_study_is_planned(monkeypatch: pytest.MonkeyP
         with pytest.raises(UserError, match=word) as error:
             plan(study(analyses=[wrong]))
         assert "analyses" in str(error.value.where)
-
-
-def test_an_installed_package_offers_one(tmp_path: Path) -> None:
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    installed = tmp_path / "attnlab_ranks-0.1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
-    points = project["entry-points"]["attnlab.analyses"]
-    lines = [f"{name} = {value}" for name, value in points.items()]
-    (installed / "entry_points.txt").write_text("\n".join(["[attnlab.analyses]", *lines]))
-    shutil.copy(EXAMPLE / "ranks.py", tmp_path)
-    code = "from attnlab.registry import ANALYSES; print(ANALYSES.imported('rank_correlation').__name__)"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "RankCorrelation"
 
 
 def test_the_example_is_short() -> None:

@@ -1,6 +1,5 @@
 """Tests of the section on other lengths: its scores, its plots, and the cells without a score."""
 
-import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -145,18 +144,6 @@ def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     assert format_interval(row.value) != table_of(made(rows)).rows[0].cells[4]
 
 
-def test_many_cells_are_drawn_in_panels_on_one_scale() -> None:
-    few = [run for run in records() if run["variant"] in ("dense", "no_wo")]
-    assert [(plot.file, plot.title) for plot in made(few).plots] == [("lengths.svg", "bits_per_byte by length")]
-    many = records()
-    for run in [dict(run) for run in many if run["variant"] == "einsum"]:
-        many.append(run | {"variant": "wide", "cell": f"wide {run['position']}"})
-    plots = made(many).plots
-    titles = [plot.title for plot in plots]
-    assert titles == ["bits_per_byte by length, learned", "bits_per_byte by length, rotary"]
-    assert [set(re.findall(r"\b(?:learned|rotary)\b", plot.svg)) for plot in plots] == [{"learned"}, {"rotary"}]
-
-
 def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
     far = LengthCurve("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
     near = LengthCurve("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
@@ -167,15 +154,6 @@ def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
     assert drawn.count("<polygon") == 2
     apart = length_plot([far, LengthCurve("other", "#000000", trained=64, values={64: [2.0]})], title="t", limits=(1.0, 4.0))
     assert ">trained<" not in apart and apart.count('stroke-width="1.5"') == 2, "each has its own"
-
-
-def test_lengths_are_doublings_apart_on_the_axis() -> None:
-    curve = LengthCurve("x", "#000000", values={n: [1.0] for n in LENGTHS})
-    drawn = ET.fromstring(length_plot([curve], title="t", limits=(0.0, 2.0)))
-    labels = {element.text: float(element.attrib["x"]) for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
-    places = [labels[str(length)] for length in LENGTHS]
-    steps = [b - a for a, b in zip(places, places[1:], strict=False)]
-    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from attnlab.study.execution.rows import Row
 from attnlab.study.result import StudyResult
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
-from attnlab.tracking.tags import all_names, run_params, run_tags, study_note
 from attnlab.tracking.tracker import Tracker
 from tests.support.specs import changed
 from tests.support.studies import SEARCH as STUDY
@@ -115,18 +114,6 @@ def test_cells_that_were_tried_at_different_values() -> None:
     assert "sweep" not in warning, "a sweep has one hyperparameter, this search has several"
 
 
-def test_a_whole_range_has_ends_too() -> None:
-    space = {"model.depth": {"low": 1, "high": 4}, "variant.stride": {"low": 2, "high": 64, "log": True}}
-    config = SearchConfig.model_validate({"trials": 1, "space": space})
-    trial = {"cell": "c", "phase": "search", "trial": 0, "state": "completed", "valid_bits_per_byte": 2.0}
-    for params, edges in (
-        ({"model.depth": 4, "variant.stride": 8}, 1),
-        ({"model.depth": 1, "variant.stride": 2}, 1),  # depth 0 is invalid; a stride of 1 counts as possible
-        ({"model.depth": 3, "variant.stride": 16}, 0),
-    ):
-        assert len(stats_search.summarize_searches([{**trial, "params": params}], SPEC, config)[0].warnings) == edges
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
@@ -171,19 +158,6 @@ def test_no_searched_run_is_compared_listed_or_drawn(folder: Path) -> None:
     assert drawn.count("<polyline") == 2  # a line for each of the two confirmed cells
     listed = list(csv.DictReader((folder / "runs.csv").open()))
     assert [line["phase"] for line in listed].count("search") == 10 and len(listed) == 14
-
-
-def test_a_study_that_has_only_searched_so_far_has_a_page(tmp_path: Path) -> None:
-    runs, points = made_up_search()
-    report.write(tmp_path, info=replace(INFO, search=SEARCH), runs=runs.query("phase == 'search'"), curves=points)
-    text = (tmp_path / "README.md").read_text()
-    assert "4 cells, 0 runs." in text and "| dense learned | not confirmed |" in text and "## Search" in text
-
-
-def test_a_study_without_a_search_has_no_such_section(tmp_path: Path) -> None:
-    runs, points = made_up_search()
-    report.write(tmp_path, info=INFO, runs=runs.query("phase == 'confirm'").assign(phase="grid"), curves=points)
-    assert "Search" not in (tmp_path / "README.md").read_text()
 
 
 def row(run: Run, state: str, **summary: float) -> Row:
@@ -249,21 +223,3 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     assert "note: dense: train.batch_size 6 is at the high end of its search space" in capsys.readouterr().out
     assert main.main(["report", "s", "--out", str(tmp_path / "out")]) == 0
     assert "1 completed | 3.5000 | 0.002 | 6 | relu | 3 |" in (tmp_path / "out" / "README.md").read_text()
-
-
-def test_a_study_without_a_search_has_no_phase_param() -> None:
-    base = {"task": {"name": "pydocs", "length": 16}, "model": {"dim": 8, "depth": 1, "heads": 2}}
-    base |= {"train": {"steps": 5}, "machine": {"device": "cpu"}}
-    made = plan({"study": "small", "base": base, "grid": {"variant": ["dense"]}})
-    run = made.runs[0]
-    assert run.phase == "grid" and "phase" not in run_params(run)
-    tags = run_tags(run, plan=made)
-    assert tags["attnlab.phase"] == "grid" and not {"attnlab.params", "attnlab.trial", "attnlab.search"} & set(tags)
-
-
-def test_the_names_and_the_note_of_a_searched_study(tmp_path: Path) -> None:
-    made = plan(write(tmp_path, STUDY))
-    assert {"dense", "dense s100", "no_wo s101", "dense t00", "no_wo t07"} <= all_names(made)
-    assert "dense t08" not in all_names(made) and "dense s0" not in all_names(made)
-    note = study_note(made)
-    assert "2 cells, 8 trials" in note and "seeds 100, 101" in note

@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.extras.rerender import main, rerender
 from attnlab.report import write
 from attnlab.report.methods import StudyInfo
-from attnlab.report.page import RENDERED, _data_notes
+from attnlab.report.page import RENDERED
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
@@ -43,7 +43,6 @@ def _odd_runs() -> pandas.DataFrame:
     return runs.assign(test='{"task": "pydocs"}', **{"bits_per_byte_at/32": 2.25, "length": 16})
 
 
-CHANGED = Selection(changed="margin 1")
 STUDIES = {
     "grid": (replace(INFO, reference_scores=(SCORE,)), *made_up(), []),
     "search": (replace(INFO, search=SEARCH), *made_up_search(), []),
@@ -141,16 +140,6 @@ def test_a_report_is_rendered_again_in_its_place(tmp_path: Path, monkeypatch: py
     assert refused.value.where == str(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"info": 3}', '{"info": {}, "curves": [], "runs": [], "columns": []}', "[" * 9_000]
-)
-def test_damaged_results_are_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(text)
-    with pytest.raises(UserError, match="expected the stored results of a report") as damaged:
-        load(tmp_path)
-    assert "\n" not in str(damaged.value)
-
-
 def test_there_are_committed_pages() -> None:
     assert len(COMMITTED) >= 5
 
@@ -169,11 +158,6 @@ def test_fields_that_all_runs_share_are_stored_once(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
     assert stored["runs"]["same"] == {"values": [1]} and len(stored["runs"]["run_id"]) == len(runs)
     assert [type(value) for value in load(tmp_path)["runs"]["mixed"][:3]] == [int, bool, float]
-
-
-def test_a_run_that_was_recorded_without_notes_on_its_data_does_not_stop_the_page() -> None:
-    records = [{"data_notes": float("nan")}, {"data_notes": ["twice the same text"]}, {}]
-    assert _data_notes(records) == ["Data: twice the same text."]
 
 
 def test_a_page_names_the_version_that_trained_its_runs(tmp_path: Path) -> None:

@@ -88,13 +88,6 @@ def test_clauses_group_cells_by_verdict_and_name_the_largest() -> None:
     assert re.fullmatch(rf"Inconclusive: open \(\+0\.018 ± 0\.054, {outlook}\)\.", second(summary))
 
 
-def test_a_cell_named_none_is_a_name() -> None:
-    """The word alone would say that no cell is worse."""
-    summary = summarize(study({"dense": STEADY, "none": shifted(0.1)}), ONE)
-    assert "`none` is worse" in summary.text and not re.search(r"(?<!`)none (is|of)", summary.text)
-    assert emphasize(summary.plain, html=True) == "<code>none</code> <strong>is worse</strong> than <code>dense</code>."
-
-
 def test_a_control_that_loses_did_its_job_and_is_no_loser() -> None:
     spec = changed(ONE, control={"variant": "none"})
     cells = {"dense": STEADY, "a": shifted(0.1), "none": shifted(0.3)}
@@ -126,23 +119,6 @@ def test_what_the_question_names_comes_first() -> None:
     plain = "".join(summarize(study(cells, spec), spec).plain)
     assert plain == "5 seeds cannot tell `no_wo` and `open` from `dense`; `wide` is better."
     assert "".join(summarize(study(cells), ONE).plain).startswith("`wide` is better")
-
-
-def test_costs_stand_in_the_sentence_when_they_differ_by_more_than_5_percent() -> None:
-    costs = {"dense": (100.0, 50.0, 1000.0), "near": (90.0, 51.0, 1040.0), "far": (50.0, 20.0, 2000.0)}
-    values = {"dense": STEADY, "near": shifted(0, 0.003), "far": shifted(0.1)}
-    records: list[dict[str, Any]] = [
-        {"variant": name, "cell": name, "seed": i, "state": "completed", "bits_per_byte": value}
-        | {"parameters": costs[name][0], "saved_mib": costs[name][1], "tokens_per_s": costs[name][2] * (1 + i / 10)}
-        for name, numbers in values.items()
-        for i, value in enumerate(numbers)
-    ]
-    spec = ONE
-    plain = "".join(summarize(summarize_cells(records, spec), spec).plain)
-    assert plain.endswith("The cheapest cell that is not shown to be worse is `near`: 10 % fewer parameters.")
-    plain = "".join(summarize(summarize_cells([r for r in records if r["cell"] != "near"], spec), spec).plain)
-    assert "50 % fewer parameters" in plain and "60 % less activation memory" in plain
-    assert "faster" not in plain, "equal cells that scatter by 10 % are apart in 31 % of studies with two seeds"
 
 
 def test_the_direction_of_the_metric_counts() -> None:
@@ -185,26 +161,6 @@ def test_the_best_mean_is_the_lowest_or_the_highest_as_the_metric_has_it(directi
     values = {"a": [2.0], "b": [1.9], "c": [2.1], "d": [2.05]}
     sentence = first(summarize(study(values, spec), spec))
     assert f"{best} has the best mean: {values[best][0]:.4f} (1 seed)" in sentence
-
-
-def test_a_single_cell_is_not_the_best_of_others() -> None:
-    spec = changed(ONE, baseline={})
-    summary = summarize(study({"a": [2.0]}, spec), spec)
-    assert "the mean of a is 2.0000 (1 seed)" in first(summary) and "one cell" in "".join(summary.plain)
-
-
-def test_cells_with_the_same_best_value_are_all_named() -> None:
-    spec = changed(ONE, baseline={})
-    sentence = first(summarize(study({"a": [2.0, 2.1], "b": [1.9, 1.9], "c": [1.9, 1.9]}, spec), spec))
-    assert "2 cells share the best mean" in sentence and sentence.endswith(": b, c.")
-
-
-def test_only_axes_are_called_the_same() -> None:
-    """Cells of one comparison may differ in parameters, learning rates and positions."""
-    table = summarize_cells(made_up()[0].to_dict("records"), SPEC)  # type: ignore[arg-type]
-    text = overview(table, SPEC)
-    assert "at the same position" in text and not re.search("all else|otherwise|other cells", text)
-    assert "with `learned`" in summarize(table, SPEC).text.lower()
 
 
 def test_a_baseline_that_never_completed_leaves_nothing_open() -> None:
@@ -270,15 +226,6 @@ def test_the_p_value_of_an_equivalent_cell_is_that_of_its_equivalence() -> None:
     assert near is not None and near.p_equivalent_holm is not None and near.p_holm is not None
     assert near.p_equivalent_holm < 0.05 < near.p_holm
     assert printed["near"][4] == f"{format_p_value(near.p_equivalent_holm)} (equivalence)" and printed["far"][4] == "< 0.001"
-
-
-def test_a_share_that_is_not_the_same_is_not_zero() -> None:
-    records: list[dict[str, Any]] = [
-        {"variant": name, "seed": 0, "state": "completed", "bits_per_byte": 2.0, "parameters": parameters}
-        for name, parameters in (("dense", 100_000.0), ("a", 100_040.0), ("b", 100_000.0), ("c", 99_900.0))
-    ]
-    printed = [line.cells[-1] for line in verdict_table(summarize_cells(records, ONE), ONE).rows]
-    assert printed == ["100,000", "100,040 (+0.04 %)", "100,000 (same)", "99,900 (-0.1 %)"]
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5])

@@ -14,7 +14,6 @@ from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.specs import changed
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
-from tests.support.synthetic import INFO, made_up
 
 WIDE = tuple(10 ** (-3.5 + i / 2) for i in range(5))
 YAML = "# Numbers of a test.\nstudy: swept\nbase: {task: pydocs}\ngrid: {variant: [dense, no_wo]}\nbaseline: {variant: dense}\n"
@@ -109,12 +108,6 @@ def test_the_plot_has_a_dot_for_each_run_and_a_ring_for_each_optimum():
     assert svg.count("<polyline") == 2
 
 
-def test_many_cells_have_several_plots_on_one_axis():
-    cells = {f"v{i}": (3e-3, 2.0 + i / 10) for i in range(8)}
-    plots = section(swept_page(sweep_records(cells), changed(SPEC, baseline={"variant": "v0"}))).plots
-    assert [plot.file for plot in plots] == ["sweep-0.svg", "sweep-1.svg"]
-
-
 def test_learning_curves_are_those_of_the_best_rate_tried():
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (1e-3, 2.1)}, rates=WIDE)
     chosen = runs_at_best(records, summarize_cells(records, SPEC), SPEC)
@@ -126,14 +119,6 @@ def test_learning_curves_are_those_of_the_best_rate_tried():
 def test_the_swept_path_is_read_from_the_runs():
     assert swept_path(sweep_records({"dense": (3e-3, 2.0)})) == PATH
     assert swept_path([{"phase": "grid", "params": {}}, {"phase": "search", "params": {PATH: 1}}]) is None
-
-
-def test_a_study_without_a_sweep_has_no_section():
-    runs, curves = made_up()
-    page = make_page(INFO, runs=runs, curves=curves)
-    assert not [part for part in page.sections if part.title == "Learning rate"]
-    assert page.table.columns[1].heading == "bits_per_byte"
-    assert not [name for name in cells_frame(page.cells, INFO.spec) if name.startswith("optimal")]
 
 
 def test_a_cell_with_one_score_at_every_rate_has_no_optimum_but_a_verdict():

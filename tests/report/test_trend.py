@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +12,12 @@ from attnlab.report import write
 from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.summary import summarize
-from attnlab.report.trend import describe_trend, draw_trends, trend_notes, trend_table, with_trends
+from attnlab.report.trend import describe_trend, draw_trends, trend_notes, with_trends
 from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import Trend, summarize_trends
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
-from tests.support.specs import changed
 
 GAPS = {"no_wo": [-0.05, -0.03, -0.01], "wide": [0.02] * 3, "gru": [0.05, 0.0, -0.05]}
 CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
@@ -78,12 +76,6 @@ def test_a_page_with_trends_is_rendered_again_from_its_stored_tables(tmp_path: P
     assert changed_files(first, again) == [] and (again / "trends.csv").read_text() == (first / "trends.csv").read_text()
 
 
-def test_a_page_without_levels_has_no_section_on_trends(tmp_path: Path) -> None:
-    runs, spec = made_up_levels(GAPS)
-    assert "Trend" not in written(tmp_path, runs, StudyInfo(changed(spec, over="")))
-    assert not (tmp_path / "trends.csv").exists() and not (tmp_path / "trend.svg").exists()
-
-
 def trends_of(gaps: dict[str, list[float]], **options: Any) -> tuple[list[Trend], Any]:
     runs, spec = made_up_levels(gaps, **options)
     return summarize_trends(summarize_cells(runs, spec), spec), spec
@@ -94,23 +86,6 @@ def test_a_trend_in_one_line() -> None:
     line = describe_trend(trends[0], spec)
     assert line.startswith("no_wo against dense: shrinks: -0.0") and "at 4,500 steps; +0.0" in line
     assert "per doubling, p < 0.001" in line
-
-
-@pytest.mark.parametrize(
-    ("gaps", "options", "words"),
-    [
-        ([-0.05, -0.03, -0.01], {"seeds": 1}, "inconclusive: one seed"),
-        ([0.05, 0.02, -0.005], {"noise": 0.004}, "shrinks, the mean difference changes sign"),
-        ([0.05, 0.05, 0.05], {"noise": 0.0}, "steady, the same difference at every level"),
-        ([0.01, 0.014, 0.018], {"margin": 0.02}, "grows, by less than the margin"),
-        ([0.05, 0.0, -0.05], {"noise": 0.1, "seeds": 12}, "changes in size or in sign, the mean difference changes sign"),
-        ([-0.05, 0.0, 0.03], {"noise": 0.02}, "shrinks or changes sign"),
-        ([-0.03, 0.0, 0.05], {"noise": 0.04, "seeds": 8}, "grows or changes sign"),
-    ],
-)
-def test_the_conditions_of_a_trend_are_part_of_its_words(gaps: list[float], options: dict[str, Any], words: str) -> None:
-    trends, spec = trends_of({"no_wo": gaps}, **options)
-    assert words in describe_trend(trends[0], spec)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -146,37 +121,11 @@ def test_words_of_a_trend_agree_with_its_numbers(gaps: list[float], noise: float
             assert verb == "is steady within the margin" and margin is not None and abs(last - first) <= margin
 
 
-def test_the_summary_names_the_range_of_a_trend_with_fewer_levels() -> None:
-    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "wide": [-0.05, -0.03, -0.01]})
-    runs = [run for run in runs if run["variant"] != "wide" or run["train.steps"] < 4500]
-    cells = summarize_cells(runs, spec)
-    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
-    assert "From 500 to 4,500 steps" in text and "wide (from 500 to 1,500: -0.0" in text and "no_wo (-0.0" in text
-
-
-def test_steady_without_a_margin_does_not_mention_one() -> None:
-    runs, spec = made_up_levels({"no_wo": [0.05] * 3}, noise=0.0)
-    cells = summarize_cells(runs, spec)
-    text = with_trends(summarize(cells, spec), summarize_trends(cells, spec), spec).text
-    assert "is the same at every level" in text and "margin" not in text
-
-
 def test_lost_seeds_are_part_of_the_words() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
     runs = [run for run in runs if (run["cell"], run["seed"]) != ("no_wo steps=1500", 2)]
     trends = summarize_trends(summarize_cells(runs, spec), spec)
     assert "on 4 of 5 seeds" in describe_trend(trends[0], spec)
-
-
-def test_a_table_of_two_baselines_names_them_and_leaves_missing_levels_empty() -> None:
-    runs, spec = made_up_levels(GAPS)
-    runs = [run for run in runs if run["cell"] != "wide steps=1500"]
-    spec = changed(spec, further_baselines=({"variant": "gru"},))
-    trends = summarize_trends(summarize_cells(runs, spec), spec)
-    table = trend_table(trends, colors={})
-    assert table.columns[1].heading == "compared with"
-    wide = next(row for row in table.rows if row.cells[0] == "wide")
-    assert wide.cells[2] and not wide.cells[3] and wide.cells[4]
 
 
 def test_the_plot_has_a_line_per_cell_zero_and_the_margin() -> None:

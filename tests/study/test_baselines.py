@@ -98,12 +98,6 @@ def test_the_report_shows_every_comparison() -> None:
     assert "c against a" in forest.svg and "c against b" in forest.svg
 
 
-def test_one_baseline_looks_as_before() -> None:
-    one = comparison_spec("s", ("variant",), "bits_per_byte", "min", {"variant": "a"})
-    table = verdict_table(summarize_cells(records(), one), one)
-    assert "compared with" not in [column.heading for column in table.columns] and len(table.rows) == 3
-
-
 def test_several_baselines_from_the_file_to_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned"]}
     result = go(tmp_path, grid=grid, baseline=[{"variant": "dense"}, {"variant": "no_wo"}])
@@ -114,19 +108,6 @@ def test_several_baselines_from_the_file_to_the_record(tmp_path: Path, capsys: p
     assert "against dense learned" in out and "against no_wo learned" in out
     again = read_study(result.plan.study.model_dump(mode="json", exclude_defaults=True))
     assert again.baselines == result.plan.study.baselines
-
-
-@pytest.mark.parametrize("values", [[0, 0.1], [0.0, 0.1], [1, 2.5]])
-def test_a_baseline_among_whole_numbers_and_fractions_is_found_in_the_record(values: list[float], tmp_path: Path) -> None:
-    """A column of a table with 0 and 0.1 has 0.0."""
-    axis = "train.weight_decay"
-    baseline = {axis: values[0]}
-    result = go(tmp_path, grid={"variant": ["dense"], axis: values}, baseline=baseline, control=baseline | {axis: values[1]})
-    records = load_runs("small", tmp_path)
-    spec = load_study_info(records, root=tmp_path).spec
-    cells = summarize_cells(records.to_dict("records"), spec)  # type: ignore[arg-type]
-    assert [cell.baseline for cell in cells] == ["", result.plan.cells[0].name]
-    assert [spec.is_control(cell.axes) for cell in cells] == [False, True]
 
 
 def test_costs_are_matched_to_the_first_baseline() -> None:

@@ -18,7 +18,7 @@ from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.attempts import REPLACED_TAG, RETRIED
 from attnlab.tracking.client import connect, snapshot
 from attnlab.tracking.runs import load_runs
-from attnlab.tracking.tags import planned_tags, read_planned, to_yaml
+from attnlab.tracking.tags import to_yaml
 from tests.support.empty_store import copy_store
 from tests.support.stored_studies import add_runs, ask, record_ids, store_study
 
@@ -100,23 +100,11 @@ def test_a_cell_that_the_plan_no_longer_contains_is_named(root: Path) -> None:
     assert selection_of(root).left_out == (("wide", (0, 1, 2)),)
 
 
-def test_other_studies_and_configurations_are_not_policed(root: Path) -> None:
-    store_study(root, "pool", {"dense": DENSE, "narrow": NARROW, "wide": DENSE})
-    store_study(root, "small", {"dense": DENSE, "narrow": NARROW}, base={"lr": 0.1})
-    store_study(root, "small", SCORES, start=5_000)
-    assert selection_of(root) == Selection()
-
-
 def test_what_is_planned_and_not_run_is_named(root: Path) -> None:
     store_study(root, "small", SCORES, planned={"dense": [0, 1, 2], "narrow": [0, 1, 2, 3], "wide": [0]})
     selection = selection_of(root)
     assert selection == Selection(not_run=(("narrow", (3,)), ("wide", (0,))))
     assert describe_selection(selection) == ["Planned and not run: narrow (seed 3); wide (seed 0)."]
-
-
-def test_a_plan_that_is_too_large_for_a_tag_is_not_recorded() -> None:
-    assert read_planned(planned_tags({"a": [0, 1], "b": [0, 1], "c": [2]})) == {"a": [0, 1], "b": [0, 1], "c": [2]}
-    assert read_planned(planned_tags({f"{i * 7919 % 100_000} {i}": [i] for i in range(5_000)})) == {} == read_planned({})
 
 
 PROGRAM = """\

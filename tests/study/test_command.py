@@ -1,7 +1,6 @@
 """Tests of studies of a program, from the study file to the records: metrics, states, resumption, and processes."""
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 from attnlab.cli.main import main
 from attnlab.config.command import CommandConfig
-from attnlab.extras.sharing.export import export
 from attnlab.report.stored import load
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
@@ -216,33 +214,6 @@ def test_the_page_states_the_command_and_nothing_that_it_does_not_know(folder: P
     assert "wall s" in text and "`gated` **is better** than `plain`" in text
     stored = load(folder / "page")
     assert set(stored["curves"]["metric"]) == {"curve/score", "curve/loss"}
-
-
-INFINITE = """
-inf = float("inf")
-print(json.dumps({"step": 30, "score": -inf if seed == 1 else 1.0, "loss": inf, "a//b": 1}))
-print(json.dumps({"step": 40, "score": 1.0, "loss": float("nan")}))
-print(json.dumps({"step": 50, "score": (-1) ** seed * 1.7e308, "loss": 1e160}))
-gated = how == "gated"
-print('{"huge": %g}' % (1e308 if gated else -1e308))
-print(json.dumps({"score": score, "snr": inf if gated else 3.0, "parameters": inf if gated else 7, "low": -inf, ".": 1}))
-"""
-
-
-def test_one_infinite_point_costs_no_page(folder: Path) -> None:
-    write(folder, INFINITE)
-    assert {row.state for row in go(folder).rows} == {"completed"}
-    runs, curves = load_runs("program", folder / "runs"), load_curves("program", folder / "runs")
-    assert set(runs[runs["how"] == "gated"]["snr"]) == set(runs[runs["how"] == "gated"]["parameters"]) == {math.inf}
-    assert set(runs["low"]) == {-math.inf}
-    assert set(curves[(curves["metric"] == "curve/score") & (curves["step"] == 30)]["value"]) == {-math.inf, 1.0}
-    page = report("program", folder / "runs", folder / "page")
-    assert "`gated` **is better** than `plain`" in (page / "README.md").read_text(encoding="utf-8")
-    drawing = (page / "curve-score.svg").read_text(encoding="utf-8")
-    assert "inf" not in drawing and "nan" not in drawing
-    stored = load(page)
-    assert set(stored["runs"]["low"]) == {-math.inf} and len(stored["curves"]) > 0
-    export("program", "tensorboard", folder / "board", root=folder / "runs")
 
 
 def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli.main import main
 from attnlab.study.trials.dashboard import hosts_of, read_only
 from attnlab.study.trials.store import Store
 from tests.support.processes import free_port
@@ -62,14 +61,3 @@ def test_only_the_printed_address_is_answered(host: str, port: int, answered: bo
     application = read_only(lambda *_: [b"shown"], hosts=hosts_of(port))
     content = application({"REQUEST_METHOD": "GET", "HTTP_HOST": host}, lambda status, headers: said.append(status))
     assert (list(content) == [b"shown"], said == []) == (answered, answered)
-
-
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path))
-    assert main(["ui", "--search"]) == 2
-    assert f"no searches in {tmp_path} yet" in capsys.readouterr().err
-    assert main(["ui", "--search", "small"]) == 2
-    assert "expected no STUDY" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
-    assert main(["ui", "--search"]) == 2
-    assert "pip install 'attnlab[dashboard]'" in capsys.readouterr().err

@@ -1,9 +1,7 @@
 """Tests of full disks, clock changes and signals: one clear message, the right state, and identical bits after a rerun."""
 
-import errno
 import functools
 import json
-import math
 import os
 import pty
 import re
@@ -19,14 +17,12 @@ from typing import Any
 
 import pytest
 
-from attnlab._util.files import describe_disk_error
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan
 from attnlab.planning.plan import plan as make_plan
 from attnlab.study import run as study
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.tasks import datasets
 from attnlab.tasks.text import Text
 from attnlab.tracking.runs import load_runs
 from attnlab.training.checkpoint import load
@@ -122,34 +118,10 @@ def test_a_disk_that_fills(
             assert load_runs("small", root)["train_seconds"][0] == trained["result"]["summary"]["train_seconds"]
 
 
-def test_which_files_a_disk_is_blamed_for(tmp_path: Path) -> None:
-    def full(*name: str | bytes | int | None) -> OSError:
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *name)
-
-    runs = tmp_path / "runs"
-    blamed = [full(), full(3), full(str(runs / "a" / "b")), full(os.fsencode(runs / "a")), full("/a", None, str(runs / "b"))]
-    others = [full("/nowhere/a"), full(str(tmp_path / "runs.txt")), full(str(runs / "a"), None, "/nowhere/b")]
-    quoting = RuntimeError(f"no kernel: {others[0]}")
-    quoting.__cause__ = others[0]
-    assert all(describe_disk_error(error, within=[tmp_path / "data", runs]) for error in blamed)
-    assert not any(describe_disk_error(error, within=[tmp_path / "data", runs]) for error in [*others, quoting])
-    assert all(describe_disk_error(error) for error in [*blamed, *others, quoting])
-
-
 def big_file(folder: Path, *, size: int = 1 << 20) -> Text:
     path = folder / "text.txt"
     path.write_bytes(bytes([1, *range(1, 256)]) * (size // 256))  # a text has no NUL
     return Text(path=str(path), length=16)
-
-
-def test_no_room_for_prepared_data(folders: Path) -> None:
-    task = big_file(folders)
-    with small_disk(folders / "prepared", size="512k"):
-        with pytest.raises(UserError, match=r"^text: .*prepared.*disk is full"):
-            task.prepare()
-        assert not [path for path in (folders / "prepared").iterdir() if path.suffix != ".lock"]
-    task.prepare()
-    assert len(task.split("train")) == (1 << 20) * 90 // 100
 
 
 # ---------------------------------------------------------------- read-only disk
@@ -168,12 +140,6 @@ def test_prepared_data_are_read_from_a_read_only_disk(folders: Path) -> None:
             (folders / "prepared" / "x").touch()
 
 
-def test_an_archive_that_cannot_be_kept(folders: Path) -> None:
-    (folders / "data").mkdir()
-    with read_only(folders / "data"), pytest.raises(UserError, match=r"^cannot use the folder .*ATTNLAB_DATA"):
-        datasets.load(datasets.find("enwik8"))
-
-
 def test_a_folder_of_runs_that_may_only_be_read(root: Path, attnlab_run: Any, capfd: Said) -> None:
     with read_only(root):
         assert attnlab_run() == 2
@@ -181,28 +147,6 @@ def test_a_folder_of_runs_that_may_only_be_read(root: Path, attnlab_run: Any, ca
 
 
 # ---------------------------------------------------------------- clock set back
-
-
-def test_a_clock_that_goes_back_an_hour(
-    plan: Plan, root: Path, undisturbed: dict[str, Curves], attnlab_run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The clock is set back between two attempts of a run, then between the start and the end of one (parent and child)."""
-    now, calls = time.time, iter(range(1_000))
-
-    def metrics(self: ProgressDisplay, name: str, step: int, values: dict[str, float]) -> None:
-        count = next(calls)
-        if count == 0:
-            raise KeyboardInterrupt
-        monkeypatch.setattr(time, "time", lambda: now() - 3_600 * count)
-
-    monkeypatch.setattr(ProgressDisplay, "metrics", metrics)
-    assert attnlab_run("clock_goes_back") == 130
-    assert attnlab_run("clock_goes_back") == 0
-    assert broken_promises(plan, stores(root), reference=undisturbed) == []
-    rows = load_runs("small", root).to_dict("records")
-    assert sorted(row["name"] for row in rows) == ["dense s0", "dense s1"] and len(stores(root).records("small")) == 3
-    assert all(not row["seconds"] < 0 for row in rows) and any(math.isnan(row["seconds"]) for row in rows)
-    assert all(row["train_seconds"] > 0 for row in rows), "what is measured does not ask that clock"
 
 
 # ---------------------------------------------------------------- signals

@@ -1,7 +1,6 @@
 """Tests of the queue: one parent with sqlite, several with PostgreSQL; every key once, even if processes die."""
 
 import math
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -340,24 +339,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert first is not None and second is not None
         waiting.tell(first, RunState.COMPLETED, 1.0)
     return folder / "optuna.db"
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_queue_works_or_is_named_in_one_line(damage: str, filled: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copy(filled, tmp_path))
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("PRAGMA foreign_keys = OFF")
-        database.executescript(DAMAGE[damage])
-    try:
-        with closing(Store(tmp_path)) as store:
-            waiting = queue(store)
-            waiting.recover({"k0": 1.0}, wanted=KEYS)
-            waiting.enqueue(KEYS)
-            assert waiting.open_keys() >= set(KEYS[1:])
-            assert (ticket := waiting.claim(KEYS)) is not None
-            waiting.tell(ticket, RunState.COMPLETED, 2.0)
-    except UserError as error:
-        assert "optuna.db: " in str(error) and "delete it" in str(error)
 
 
 def test_parents_outlive_lost_connections(url: str, postgres: "Server", tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """Tests of what the MLflow store rejects, and of names and texts that a locale cannot encode: no other run is stopped."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +8,13 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
-from attnlab.planning.plan import plan
 from attnlab.study.execution.runner import ResultRows
 from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.tracking.attempts import REPLACED_TAG
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.tracker import Tracker
-from tests.study.test_study import go, study
-from tests.support.paths import ROOT
+from tests.study.test_study import go
 
 REJECTION = MlflowException("this name is not allowed", codes.INVALID_PARAMETER_VALUE)
 
@@ -102,43 +97,9 @@ def test_a_run_that_another_parent_takes_over_late_does_not_fail(
     assert result.ok and list(load_runs("small", root)["state"]) == ["completed"] * 2
 
 
-def test_of_two_running_records_none_is_deleted_by_a_look(root: Path) -> None:
-    """After a late response, the record of the parent without the ticket can be the later one."""
-    with Tracker(plan(study(grid={"variant": ["dense"]}, seeds=[0])), root) as tracker:
-        client, experiment = tracker._raw, tracker._experiment_id
-        running = [
-            client.create_run(experiment, start_time=time, tags={"attnlab.fingerprint": "0a"}).info.run_id for time in (2, 1)
-        ]
-        for _ in range(2):
-            found = tracker.find("0a")
-            assert found is not None and found.info.run_id == running[0]
-            assert {record.info.run_id for record in client.search_runs([experiment])} == {*running}
-        client.set_terminated(running[1])
-        for _ in range(2):
-            found = tracker.find("0a")
-            assert found is not None and found.info.run_id == running[1], "the finished one is kept"
-
-
 def test_a_run_without_a_record_has_a_row(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(ResultRows, "_find", lambda rows, key: None)
         result = go(root, grid={"variant": ["dense"]}, seeds=[0])
     (row,) = result.rows
     assert (row.state, result.ok) == ("failed", False) and "deleted" in row.reason
-
-
-def test_a_study_in_a_locale_without_utf8(root: Path, tmp_path: Path) -> None:
-    """A comment that the locale cannot encode, and a file name that is not UTF-8."""
-    text = study(grid={"variant": ["dense"]}, seeds=[0])
-    import json
-
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9tude-\xff.yaml"))
-    path.write_text(f"# Größe ≤ 3\n{json.dumps(text)}\n", encoding="utf-8")
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "ATTNLAB_RUNS": str(root), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "attnlab", "run", str(path), "--no-reference-scores"]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=300, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    assert b"Traceback" not in done.stderr
-    (artifact,) = root.glob("artifacts/small/*/artifacts/study.yaml")
-    assert "Größe ≤ 3" in artifact.read_text(encoding="utf-8")
-    assert list(load_runs("small", root)["state"]) == ["completed"]

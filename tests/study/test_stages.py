@@ -291,13 +291,6 @@ def test_the_terminal_and_the_page_show_stages_and_whole_chains(
     )
 
 
-def test_a_study_without_stages_shows_no_costs_of_chains(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = go(root, "with_costs", base={**BASE, "init": None}, stages={}, seeds=[0])
-    assert all("chain_seconds" not in cell.costs for cell in table(result))
-    print_results(result, compare_result(result))
-    assert "chain" not in capsys.readouterr().out.replace("chain:", "")
-
-
 def test_the_plan_counts_and_names_the_runs_of_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(plan(chain()), tflops=1.0)
     printed = capsys.readouterr().out

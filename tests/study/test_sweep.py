@@ -155,12 +155,6 @@ def test_a_part_of_a_study_has_the_grid_of_the_whole() -> None:
     assert whole.sweep_extensions == (0, 1) and len(again) == 10
 
 
-def test_a_lower_limit_removes_extensions_from_the_plan() -> None:
-    _, records = finished(planned(1e-5, 1e-4, LOW, variants="dense"), [])
-    assert extended(planned(1e-5, 1e-4, LOW, variants="dense", extensions=1), records).sweep_extensions == (0, 1)
-    assert extended(planned(1e-5, 1e-4, LOW, variants="dense", extensions=0), records).sweep_extensions == (0, 0)
-
-
 # ---------------------------------------------------------------- runs
 
 

@@ -64,14 +64,14 @@ def test_a_study_killed_at_every_step_ends_as_an_undisturbed_one(peace: Peace, t
 
 def test_the_parent_outlives_its_fork_servers_and_loses_nothing(peace: Peace, tmp_path: Path) -> None:
     torment = harness.Torment(peace.study, tmp_path, 2, pause=0.5)
-    endure(torment, peace, "server", "run", "server", "server", seed=3)
+    endure(torment, peace, "server", "run", "server", seed=3)
     assert torment.starts == 1, "the parent was started once and ended by itself"
 
 
 def test_chains_killed_at_every_step_end_as_undisturbed_ones(peaceful_chains: Peace, tmp_path: Path) -> None:
     """Half of the runs start from the weights of the other half: an equal curve needs equal weights at its start."""
     torment = harness.Torment(peaceful_chains.study, tmp_path, 2, pause=0.5)
-    endure(torment, peaceful_chains, "run", "family", "parent", "run", "any", seed=4)
+    endure(torment, peaceful_chains, "run", "family", "parent", "any", seed=4)
 
 
 def test_two_parents_on_postgresql_lose_and_double_nothing(peace: Peace, tmp_path: Path, postgres: Server) -> None:

@@ -181,17 +181,6 @@ def _fill_once(folder: Path) -> None:
         fill(folder.parent / "ballast")
 
 
-def clock_goes_back(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Train; set the clock back by an hour at the first report."""
-    now = time.time
-
-    def watched(step: int, metrics: dict[str, float]) -> bool:
-        time.time = lambda: now() - 3_600
-        return report(step, metrics)
-
-    return train(config, report=watched, folder=folder)
-
-
 def settling(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Return scores with large differences between seeds and small ones within pairs.
 

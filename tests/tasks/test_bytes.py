@@ -11,8 +11,7 @@ import torch
 from attnlab._util.metrics import merge
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
-from attnlab.registry import TASKS
-from attnlab.tasks import IGNORED, Batch, Task
+from attnlab.tasks import IGNORED, Batch
 from attnlab.tasks.bytes import ByteTask
 from attnlab.tasks.enwik8 import Enwik8
 from attnlab.tasks.pydocs import PyDocs
@@ -62,13 +61,6 @@ def test_the_positions_of_a_whole_split_are_known_without_reading_it(split: str,
     protocol, task = "sliding" if stride else "segment", Ramp(250)
     read = sum(batch.inputs.numel() for batch in task.eval_batches(split, batch_size=1, protocol=protocol, stride=stride))
     assert task.eval_tokens(split, limit=None, protocol=protocol, stride=stride) == read
-
-
-def test_a_text_of_another_size_than_expected_is_refused(monkeypatch: pytest.MonkeyPatch):
-    task = Ramp(250)
-    monkeypatch.setattr(task, "read", lambda: np.zeros(749, np.uint8))
-    with pytest.raises(UserError, match="expected a text of 750 bytes, found 749"):
-        task.prepare()
 
 
 def test_rows_of_segments_continue_from_batch_to_batch():
@@ -163,17 +155,6 @@ def test_steps_of_an_epoch():
         Ramp(7).train_batch(0, seed=0, batch_size=1)
 
 
-def test_batches_split_and_move():
-    mask = torch.ones(5, 2, dtype=torch.bool)
-    batch = Batch(torch.arange(10).view(5, 2), torch.arange(5), mask, fresh=True)
-    parts = batch.split(2)
-    assert [len(part.inputs) for part in parts] == [3, 2] and all(part.fresh for part in parts)
-    assert torch.equal(torch.cat([part.inputs for part in parts]), batch.inputs)
-    assert len(batch.split(9)) == 5
-    assert batch.to("cpu").tokens == 10
-    assert batch.split(1)[0].mask is not None and Batch(batch.inputs, batch.targets).split(2)[0].mask is None
-
-
 # ---------------------------------------------------------------- unsupported configurations
 
 
@@ -204,16 +185,6 @@ def test_limits_that_would_fail_after_training_are_refused_in_the_plan():
     assert Ramp(8).unsupported(settings()) is None
 
 
-def test_a_memory_that_would_always_be_empty_in_training_is_refused():
-    task = Ramp(250, sampling="contiguous")
-    for batch_size, segments in ((11, 2), (12, 1)):
-        fresh = [task.train_batch(step, seed=0, batch_size=batch_size).fresh for step in range(6)]
-        assert fresh == [step % segments == 0 for step in range(6)]
-    assert task.unsupported(settings(memory=7, batch_size=11)) is None
-    assert "one segment of 7 bytes" in str(task.unsupported(settings(memory=7, batch_size=12)))
-    assert task.unsupported(settings(batch_size=12)) is None
-
-
 def test_wrong_options_are_refused():
     with pytest.raises(UserError, match="did you mean 'contiguous'"):
         PyDocs(sampling="contigous")
@@ -226,13 +197,6 @@ def test_wrong_options_are_refused():
         Ramp(250).eval_batches("valid", batch_size=1, protocol="sliding", stride=8)
     with pytest.raises(UserError, match="protocol"):
         Ramp(250).eval_batches("valid", batch_size=1, protocol="slide")
-
-
-@pytest.mark.parametrize("name", ["imdb", "enwik8", "pydocs", "text"])
-def test_the_registry_has_every_task(name: str):
-    cls = TASKS.get(name)
-    assert issubclass(cls, Task)
-    assert cls.kind in ("language_model", "classifier") and cls.direction in ("min", "max")
 
 
 # ---------------------------------------------------------------- the texts

@@ -36,18 +36,6 @@ def test_markup_is_removed(source: str, text: str):
     assert corpora.article_text(source) == [text]
 
 
-@pytest.mark.parametrize(
-    "line", ["== History ==", "* an item of a long list", "# another item of a list", "| a cell of a table"]
-)
-def test_lines_without_sentences_are_left_out(line: str):
-    assert corpora.article_text(f"{line}\n{PARAGRAPH}\nshort\n12345 67890 12345 67890") == [PARAGRAPH]
-
-
-@pytest.mark.parametrize("redirect", ["#REDIRECT [[Anarchism and other theories]]", "#redirect[[Anarchism and theories]]"])
-def test_redirects_have_no_text(redirect: str):
-    assert corpora.article_text(redirect) == []
-
-
 def page(title: str, text: str) -> str:
     return f'<page>\n<title>{title}</title>\n<id>1</id><text xml:space="preserve">{text}</text>\n</page>\n'
 

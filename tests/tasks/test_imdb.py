@@ -1,8 +1,6 @@
 """Tests of reviews: splits, words, and batches of similar lengths, on a small generated archive and on the real one."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,6 @@ from attnlab.tasks.corpora import CLASSES
 from attnlab.tasks.imdb import Imdb
 from attnlab.tasks.masked_text import MaskedText
 from attnlab.tasks.reference_scores import Texts
-from tests.support.paths import ROOT
 
 LENGTHS = np.random.default_rng(0).lognormal(5.2, 0.6, size=4001).clip(5, 512).astype(int)
 
@@ -140,23 +137,6 @@ def test_score_and_loss(task: Imdb):
     assert task.loss(logits, batch).item() == pytest.approx(expected / n, rel=1e-6)
 
 
-def test_the_same_words_in_another_process(task: Imdb, folders: Path, monkeypatch: pytest.MonkeyPatch):
-    words = (task._place / "words.json").read_bytes()  # type: ignore[operator]
-    code = (
-        "import sys; from attnlab.tasks.documents import word_tokenizer\n"
-        "texts = [' '.join(f'w{i % 7}' for i in range(n)) for n in range(40)]\n"
-        "print(word_tokenizer(texts, 5).to_str())"
-    )
-    root = ROOT
-    command = [sys.executable, "-c", code]
-    outs = [subprocess.run(command, capture_output=True, check=True, cwd=root).stdout for _ in range(2)]
-    assert outs[0] == outs[1] != b""
-    monkeypatch.setenv("ATTNLAB_CACHE", str(folders / "elsewhere"))
-    again = Imdb(length=99, vocabulary=40)
-    again.prepare()
-    assert again._place != task._place and (again._place / "words.json").read_bytes() == words  # type: ignore[operator]
-
-
 def test_refusals(task: Imdb):
     def config(mem_len: int, protocol: str) -> SimpleNamespace:
         evaluate = SimpleNamespace(protocol=protocol)
@@ -206,15 +186,6 @@ def test_the_vocabulary_is_that_of_the_pretraining_task(small_reviews: None):
     others = [MaskedText(corpus="imdb", vocabulary=91), MaskedText(corpus="enwik8", vocabulary=90), Imdb(vocabulary=90)]
     assert task.vocabulary_identity() not in {other.vocabulary_identity() for other in others}
     assert Imdb(length=9).vocabulary_identity() == Imdb().vocabulary_identity()
-
-
-def test_the_reference_scores_of_subwords_are_those_of_words(small_reviews: None):
-    scores = with_subwords().reference_scores()
-    assert scores["tf-idf"].score(None) == Imdb().reference_scores()["tf-idf"].score(None)
-
-
-def test_a_causal_classifier_is_a_role_of_the_task():
-    assert Imdb(role="causal").role == "causal" and Imdb().role == "bidirectional"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from attnlab.tasks.masked_text import IS_NEXT, NOT_NEXT, MaskedText, Passages
 from attnlab.tasks.masking import MaskedOutput, mask_tokens, predicted_tokens
 from attnlab.testing import check_task
 from tests.support.documents import documents, use_small_corpus
-from tests.support.small_runs import tiny
 
 SPECIAL = len(subwords.SPECIAL_TOKENS)
 MASKABLE = np.arange(40)[None] < np.full((2000, 1), 37)
@@ -96,14 +95,6 @@ def test_the_lengths_do_not_tell_whether_the_second_passage_follows():
     for lengths in (pairs.lengths_a, pairs.lengths_b, pairs.lengths_a + pairs.lengths_b):
         means = [lengths[pairs.follows == kind].mean() for kind in (True, False)]
         assert means[0] == pytest.approx(means[1], abs=0.3)  # a standard error is 0.07
-
-
-def test_special_tokens_in_a_text_are_text(corpus: None):
-    ids = task().encode("a [MASK] b [SEP] [PAD]")
-    assert ids[0] == subwords.CLS and ids[-1] == subwords.SEP
-    assert not {subwords.SEP, subwords.PAD} & set(ids[1:-1])
-    assert ids.count(subwords.MASK) == 1  # of a prompt: in the data it is text, too
-    assert subwords.MASK not in task()._tokenizer.encode("a [MASK] b").ids
 
 
 def test_without_next_sentences_the_first_passages_are_the_same(corpus: None):
@@ -230,33 +221,3 @@ def test_the_contract_of_tasks(folders: Path, monkeypatch: pytest.MonkeyPatch, o
 def test_refused_options(options: dict[str, object], message: str):
     with pytest.raises(UserError, match=message):
         MaskedText(**options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"model.mem_len": 8}, "memory"),
-        ({"evaluate.protocol": "sliding", "evaluate.stride": 4}, "sliding"),
-        ({"evaluate.lengths": [32]}, "evaluate.lengths"),
-    ],
-)
-def test_unsupported_configurations(changes: dict[str, object], word: str):
-    made = MaskedText()
-    assert made.unsupported(tiny()) is None
-    assert word in str(made.unsupported(tiny().replace(changes)))
-
-
-def test_a_vocabulary_smaller_than_the_alphabet(corpus: None):
-    with pytest.raises(UserError, match="vocabulary: expected at least"):
-        task(vocabulary=20)
-
-
-def test_a_corpus_of_one_document(folders: Path):
-    one = Passages(np.arange(9), np.array([4, 9]), np.array([9]), name="valid")
-    with pytest.raises(UserError, match="two documents of at least two sentences in valid"):
-        one.draw(2, room=6, random_half=True, rng=np.random.default_rng(0))
-    assert one.draw(2, room=6, random_half=False, rng=np.random.default_rng(0)).follows.all()
-    with pytest.raises(UserError, match="a document of at least two sentences in valid, got none"):
-        Passages(np.arange(9), np.array([9]), np.array([9]), name="valid").draw(
-            2, room=6, random_half=False, rng=np.random.default_rng(0)
-        )

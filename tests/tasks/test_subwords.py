@@ -42,12 +42,6 @@ def test_every_process_learns_the_same_vocabulary_with_any_number_of_threads(kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_may_be_an_iterator(kind: Kind) -> None:
-    one, other = learn(kind, iter(TEXTS), vocabulary=300), learn(kind, TEXTS, vocabulary=300)
-    assert one.to_str() == other.to_str()
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_come_first_and_are_never_part_of_text(kind: Kind) -> None:
     tokenizer = learn(kind, TEXTS, vocabulary=300, special_tokens=("[PAD]", "[CLS]"))
     assert [tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]")] == [0, 1]
@@ -91,13 +85,6 @@ def test_lower_case_holds_in_training_and_in_encoding(kind: Kind) -> None:
     assert UNKNOWN not in tokenizer.encode("LOWER").tokens
 
 
-@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
-def test_a_limited_alphabet_keeps_the_most_frequent_characters(kind: Kind) -> None:
-    tokenizer = learn(kind, [*TEXTS, "x y z"], vocabulary=300, alphabet=8)
-    assert UNKNOWN in tokenizer.encode("x").tokens and UNKNOWN not in tokenizer.encode("lowe").tokens
-    assert sum(len(token) == 1 and token != "▁" for token in tokenizer.get_vocab()) == 8
-
-
 @pytest.mark.parametrize(
     ("kind", "least", "words"), [("bpe", 17, "characters"), ("byte_bpe", 258, "256 bytes"), ("wordpiece", 27, "characters")]
 )
@@ -107,11 +94,6 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused(kind: Kind, least: in
     with pytest.raises(UserError, match=f"^vocabulary: expected at least {least}, .*{words}.* got {least - 1}") as caught:
         learn(kind, TEXTS, vocabulary=least - 1, special_tokens=special)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(UserError, match="'byte-bpe'.*byte_bpe"):
-        learn("byte-bpe", TEXTS, vocabulary=300)  # type: ignore[arg-type]
 
 
 def test_a_vocabulary_is_learned_once(folders: Path) -> None:

@@ -76,7 +76,7 @@ class NormalizedSum(Variant):
 
 
 def test_an_epsilon_that_underflows_without_effect_fails_no_check() -> None:
-    assert not check(NormalizedSum).failed
+    assert not check(NormalizedSum, only=["shapes", "padding", "all padding", "extreme inputs", MODES]).failed
 
 
 def test_a_wrong_gradient_of_a_wide_variant_is_found_in_few_calls() -> None:
@@ -111,7 +111,7 @@ def test_a_failure_calls_no_more_often_than_a_pass(monkeypatch: pytest.MonkeyPat
             return forward(self, *args, **kwargs)
 
         monkeypatch.setattr(variant, "forward", counted)
-        check(variant, only=[name for name in CHECKS if name != "compile"])
+        check(variant, only=[name for name in CHECKS if name not in ("compile", "flops", MODES)])
         monkeypatch.undo()
         return len(calls)
 

@@ -10,7 +10,7 @@ from attnlab.testing.position_checks import POSITION_CHECKS
 from tests.mutants.positions import CORRECT, POSITION_MUTANTS, AnyRole, Recency
 
 CASES = [(name, mutant) for name, mutants in POSITION_MUTANTS.items() for mutant in mutants]
-NECESSARY = {"Zeros": {"gradients"}, "MixesRows": {"temperature"}}  # checks that detect the same mistake
+NECESSARY = {"Zeros": {"gradients"}, "MixesRows": {"temperature"}, "Counts": {"parts"}}  # checks that detect the same mistake
 
 
 def failures(scheme: str | type[Position]) -> dict[str, CheckResult]:
@@ -44,8 +44,8 @@ def test_sizes_options_and_names_are_taken() -> None:
     assert {result.status for result in results} == {"refused"} and "even head width" in results[0].detail
     assert check_position("learned", options={"std": 0.5}, only=["shapes"])[0].status == "passed"
     started: list[str] = []
-    reported = check_position(Recency, only=["shapes", "seed"], start=started.append)
-    assert started == [result.check for result in reported] == ["shapes", "seed"]
+    reported = check_position(Recency, only=["shapes", "state"], start=started.append)
+    assert started == [result.check for result in reported] == ["shapes", "state"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from sqlalchemy import Engine, event
 
 from attnlab import load_curves, load_runs
 from attnlab.report.write import write_report as report
-from attnlab.tracking import client as client_module
 from attnlab.tracking import runs as curves_module
 from attnlab.tracking.attempts import restored
 from attnlab.tracking.client import connect, search_runs, tracking_uri
@@ -113,29 +112,3 @@ def test_a_server_is_asked_for_the_curves_of_many_runs_at_once(
     monkeypatch.setattr(curves_module, "BULK_POINTS", limit)
     assert read_curves(client, "http://host", records) == expected and len(expected) == 4 * len(CURVES)
     assert len(server.requested) == requests and max(server.requested) == 4
-
-
-def test_reading_for_long_shows_its_progress(
-    root: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
-) -> None:
-    make(root, runs=6, cells=2)
-    client = connect(root)
-    experiment_id = client.get_experiment_by_name("large").experiment_id  # type: ignore[union-attr]
-    monkeypatch.setattr(client_module, "RUNS_PER_PAGE", 2)
-    records = search_runs(client, experiment_id)
-    assert len(records) == 6 and log.messages == []
-    for module in (client_module, curves_module):
-        monkeypatch.setattr(module, "NOTICE_SECONDS", -1.0)
-    search_runs(client, experiment_id)
-    assert ["2 runs" in log.messages[0], "4 runs" in log.messages[1]] == [True, True]
-    log.clear()
-    monkeypatch.setattr(rest_utils, "http_request", FakeServer(root, limit=25_000))
-    read_curves(client, "http://host", records)
-    assert len(log.messages) == len(CURVES) and all("6 runs" in line and "%" in line for line in log.messages)
-
-
-@pytest.mark.parametrize("number", [10**400, -(10**400)])
-def test_a_whole_number_too_large_for_a_float_is_infinite(number: int) -> None:
-    """JSON has whole numbers of any size."""
-    assert restored(number) == math.copysign(math.inf, 1 if number > 0 else -1)
-    assert restored(2**64) == 2.0**64 and isinstance(restored(2**64), float) and isinstance(restored(3), int)

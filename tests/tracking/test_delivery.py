@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,27 +211,6 @@ def test_errors_of_the_call_itself_are_rejections(root: Path) -> None:
     assert unavailable_reason(raised(lambda: client.set_tag(run_id, "name", "value"))) is None
 
 
-@pytest.mark.parametrize(("address", "permanent"), [("http://exa mple", True), ("http://127.0.0.1:9", False)])
-def test_an_address_that_no_server_can_have_is_a_rejection(
-    address: str, permanent: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    error = raised(MlflowClient(address).search_experiments)
-    assert (unavailable_reason(error) is None) == permanent
-
-
-def test_what_is_not_utf8_is_recorded_escaped(root: Path) -> None:
-    """The name of a file on the command line may hold any bytes."""
-    planned = small()
-    run = planned.runs[0]
-    tracker = Tracker(planned, root)
-    run_id = tracker.start(replace(run, cell=replace(run.cell, name="dense \udcff")))
-    tracker.finish(run_id, RunState.FAILED, reason="bad \udcff\0")
-    tracker.close()
-    record = connect(root).get_run(run_id)
-    assert record.info.run_name == r"dense \udcff s0" and record.data.tags["attnlab.reason"] == r"bad \udcff\x00"
-
-
 def test_points_whose_response_was_lost_are_not_doubled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "FLUSH_POINTS", 1)
     tracker = Tracker(small(), root)
@@ -322,28 +300,6 @@ def test_the_timeout_is_a_number(root: Path, monkeypatch: pytest.MonkeyPatch, va
     with pytest.raises(UserError, match=repr(value)) as caught:
         Tracker(small(), root)
     assert caught.value.where == "ATTNLAB_TRACKING_PATIENCE"
-
-
-@pytest.mark.parametrize(("code", "known"), [("ENDPOINT_NOT_FOUND", False), ("PERMISSION_DENIED", True)])
-def test_a_server_without_logged_models_records_the_run(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, known: bool
-) -> None:
-    """MLflow 2 has none. Another refusal is an error."""
-    tracker = Tracker(small(), root)
-    run_id = tracker.start(small().runs[0])
-    (tmp_path / "work" / "key").mkdir(parents=True)
-    (tmp_path / "work" / "key" / "model.safetensors").write_bytes(b"")
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise MlflowException("no", error_code=getattr(codes, code))
-
-    monkeypatch.setattr("mlflow.MlflowClient.search_logged_models", refuse)
-    tracker.log_model(run_id, tmp_path / "work" / "key")
-    if known:
-        with pytest.raises(TrackingRejected, match="rejected the request: no"):
-            tracker.finish(run_id, RunState.COMPLETED)
-    else:
-        assert tracker.finish(run_id, RunState.COMPLETED).info.status == "FINISHED"
 
 
 def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from attnlab.trained import generation
 from attnlab.trained import model as trained
 from attnlab.training import weights
 from tests.support.small_translations import pairs, write
-from tests.trained.test_model import save_run
 
 SENTENCE = "Ein Hund sieht ein Haus rot."
 
@@ -95,24 +94,6 @@ def test_a_search_and_a_temperature_exclude_each_other(folder: str, option: list
     assert option[0] in error and "temperature" in error
 
 
-@pytest.mark.parametrize("option", [["--length", "9"]])
-def test_options_of_language_models_are_refused_for_a_translation(
-    folder: str, option: list[str], capsys: pytest.CaptureFixture[str]
-):
-    assert main(["generate", folder, "--prompt", SENTENCE, *option]) == 2
-    error = capsys.readouterr().err
-    assert option[0] in error and "language models" in error and len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize("option", [["--beam", "4"], ["--length-penalty", "1"]])
-def test_options_of_translations_are_refused_for_a_language_model(
-    tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
-):
-    assert main(["generate", str(save_run(tmp_path)), "--prompt", "a", *option]) == 2
-    error = capsys.readouterr().err
-    assert option[0] in error and "encoder-decoders" in error and len(error.splitlines()) == 1
-
-
 def test_generate_prints_the_translation_and_the_reference(folder: str, capsys: pytest.CaptureFixture[str]):
     assert main(["generate", folder, "--seed", "3"]) == 0
     sample = generation.generate(folder, seed=3)
@@ -125,10 +106,3 @@ def test_an_empty_or_too_long_sentence_is_refused(folder: str, prompt: str):
     with pytest.raises(UserError) as refusal:
         generation.generate(folder, prompt=prompt)
     assert refusal.value.where == "--prompt" and "expected" in refusal.value.message
-
-
-def test_a_language_model_does_not_translate_and_an_encoder_decoder_does_not_continue(folder: str, tmp_path: Path):
-    with pytest.raises(UserError, match="expected an encoder-decoder, got a language model"):
-        trained.load_model(save_run(tmp_path / "lm")).translate(SENTENCE)
-    with pytest.raises(UserError, match="translate"):
-        trained.load_model(folder).generate(SENTENCE)

@@ -1,8 +1,6 @@
 """Tests of trained models: finding one, applying it to input, sampling text from it, and errors."""
 
 import math
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,11 @@ from attnlab.tasks.pydocs import PyDocs
 from attnlab.tasks.text import Text
 from attnlab.trained import generation
 from attnlab.trained import model as trained
-from attnlab.trained.sampling import printable, sample, validation_prompt
+from attnlab.trained.sampling import sample, validation_prompt
 from attnlab.training import weights
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
 from tests.support.studies import STUDY, write
-from tests.support.surroundings import Program
 
 
 def config(mem_len: int = 0) -> RunConfig:
@@ -67,12 +64,6 @@ def test_a_prompt_is_continued(tmp_path: Path) -> None:
     assert raised.value.where == "--prompt"
 
 
-def test_a_prompt_in_another_encoding_is_read_as_bytes(tmp_path: Path) -> None:
-    latin = os.fsdecode(b"na\xefve ")  # as Python decodes the bytes of a terminal
-    assert PyDocs().encode(latin) == list(b"na\xefve ")
-    assert generation.generate(str(save_run(tmp_path)), prompt=latin, length=2).prompt == "na\N{REPLACEMENT CHARACTER}ve "
-
-
 @pytest.mark.parametrize("size", [2, 14, 20, 200, 256, 400])
 def test_the_default_prompt_holds_no_padding(size: int, tmp_path: Path) -> None:
     """Rows that extend past a short validation split are padded with zeros."""
@@ -85,13 +76,6 @@ def test_the_default_prompt_holds_no_padding(size: int, tmp_path: Path) -> None:
         ids, origin = validation_prompt(task, seed=seed)
         begin = int(origin.rpartition(" ")[2])
         assert ids == valid[begin : begin + len(ids)] and len(ids) >= min(size, 256) - 13
-
-
-def test_a_model_file_of_another_program_is_one_line(tmp_path: Path) -> None:
-    torch.save({"model": Program(tmp_path / "it_was_run")}, save_run(tmp_path) / "model.safetensors")
-    with pytest.raises(UserError, match=re.escape(str(tmp_path))) as raised:
-        generation.generate(str(tmp_path), length=1)
-    assert "\n" not in str(raised.value) and not (tmp_path / "it_was_run").exists()
 
 
 @pytest.mark.parametrize("mem_len", [0, 7])
@@ -112,15 +96,6 @@ def test_at_temperature_0_tokens_are_the_most_likely_ones_in_segments_as_in_trai
             else:
                 logits, _ = model(torch.tensor([so_far[-13:]]))
             assert int(logits[0, -1].argmax()) == token
-
-
-def test_control_characters_are_replaced() -> None:
-    assert printable("a\n\tb\x1b[2J\x07é") == "a\n\tb\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}é"
-
-
-def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"model\.safetensors"):
-        generation.generate(str(tmp_path))
 
 
 class Silent(PyDocs):

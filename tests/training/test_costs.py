@@ -1,16 +1,13 @@
 """Tests of costs, compared with counts by hand."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab._util.machine import KeptMemory, reuse_freed_memory
 from attnlab.models.build import build
 from attnlab.training import costs, trainer
-from attnlab.training.device import resolve_device
 from tests.models.test_models import Bytes, Reviews
 from tests.support.small_runs import tiny
 
@@ -128,17 +125,6 @@ def test_a_storage_that_is_saved_twice_counts_once() -> None:
     assert size == 4 * 50
 
 
-@pytest.mark.parametrize("variant", ["ssd", "gated_delta", "delta", "retention"])
-def test_saved_bytes_of_a_recurrence_do_not_depend_on_what_the_allocator_reuses(variant: str) -> None:
-    """Blocks of memory of many sizes are freed first: the addresses of the tensors differ between the two counts."""
-    config = tiny(variant=variant, position="none")
-    model = build(config, Bytes(length=64))
-    first = costs.saved_mib(model, config, Bytes(length=64))
-    blocks = [torch.empty(size) for size in range(1, 4_000, 7)]
-    del blocks[::2]
-    assert costs.saved_mib(model, config, Bytes(length=64)) == first
-
-
 def test_accumulation_and_recomputing_save_less() -> None:
     def saved(**changes: object) -> float:
         config = tiny(**changes)
@@ -181,41 +167,6 @@ def test_the_first_interval_after_a_resume_is_warm_up_again(monkeypatch: pytest.
             running.stop()
     assert second.seconds == 22.0 and second.tokens == 300
     assert second.tokens_per_s() == pytest.approx(200 / 3)
-
-
-def test_host_peak_is_this_process() -> None:
-    assert 50 < costs.peaks(torch.device("cpu"))["host_peak_mib"] < 50_000
-
-
-def test_devices() -> None:
-    assert resolve_device("cpu") == "cpu" and resolve_device("cuda:1") == "cuda:1"
-    assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def test_reuse_memory_has_no_effect_on_other_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "darwin")
-    reuse_freed_memory()
-    assert torch.ones(3).sum() == 3
-
-
-@pytest.mark.parametrize(
-    ("resident", "trims"),
-    [
-        ([0.6, 0.9, 0.8], 0),
-        ([1.1, 0.7, 1.1, 1.3, 0.7], 2),
-        ([1.6, 1.2, 1.6, 1.8, 1.2], 2),
-    ],  # GiB: of each look and after a trim
-)
-def test_freed_memory_is_returned_where_too_much_of_it_is_kept(
-    resident: list[float], trims: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes, calls = [int(size * 2**30) for size in resident], list[int]()
-    monkeypatch.setattr("attnlab._util.machine._process_field", lambda process, name: sizes.pop(0))
-    monkeypatch.setattr("ctypes.CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
-    kept = KeptMemory()
-    while sizes:
-        kept.release()
-    assert calls == [0] * trims
 
 
 def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:

@@ -9,9 +9,8 @@ from torch import Tensor
 from attnlab.config.run import RunConfig
 from attnlab.models.build import build
 from attnlab.models.decoding import key_value_cache
-from attnlab.nn.cache import Cache, KeyValueCache
+from attnlab.nn.cache import Cache
 from attnlab.planning.plan import plan
-from attnlab.registry import VARIANTS
 from attnlab.training import costs
 from attnlab.training.costs import cached_bytes, decoding_module
 from attnlab.variants import AttentionConfig, Variant
@@ -67,16 +66,6 @@ def test_the_plan_counts_what_a_real_model_keeps(variant: str) -> None:
     assert (run["cache_bytes"], run["state_bytes"]) == (held, 0)
 
 
-@pytest.mark.parametrize("component", ["sink", "softcap", "forget_gate", {"name": "moba", "size": 8}])
-def test_blocks_of_logits_are_planned_with_mixed_precision(component: Any) -> None:
-    """The masks of their blocks have no values then, as in a plan without mixed precision."""
-    changed = {"name": "dense", "with": component}
-    config = tiny(variant=changed, position="rotary", backend="blocked", train__precision="bf16")
-    full = tiny(variant=changed, position="rotary", backend="blocked")
-    (mixed, _), (single, _) = sizes(config), sizes(full)
-    assert mixed and single and mixed <= single
-
-
 @pytest.mark.parametrize("length", [T, 2 * T])
 def test_a_recurrent_state_is_the_same_at_every_length(length: int) -> None:
     config, heads = tiny(variant="delta", position="none"), 3
@@ -121,32 +110,6 @@ def test_a_state_is_what_is_as_large_after_one_position_as_after_all() -> None:
         4 * DIM,
     )
     assert variant.cache is None
-
-
-@pytest.mark.parametrize("width", [2, 4])
-@pytest.mark.parametrize("length", [1, 2, T])
-def test_the_inputs_of_a_token_shift_are_a_state_at_every_width_and_length(width: int, length: int) -> None:
-    variant = {"name": "delta", "short_conv": 0, "with": [{"name": "token_shift", "width": width}]}
-    kept = 3 * (DIM // 3) ** 2 + min(width - 1, length) * DIM
-    assert sizes(tiny(variant=variant, position="none"), Bytes(length=length)) == (0, DEPTH * kept * 4)
-
-
-def test_a_window_is_no_state_and_every_row_of_a_batch_counts() -> None:
-    class Window(KeyValueCache):
-        def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            k, v = super().extend(k, v)
-            self.keys, self.values = k[:, :, -5:], v[:, :, -5:]
-            return k, v
-
-    class Windowed(VARIANTS.get("dense")):
-        supports_cache = True
-
-        def new_cache(self) -> Cache:
-            return Window()
-
-    variant = Windowed(AttentionConfig(dim=DIM, heads=2, role="causal"))
-    x = torch.zeros(3, T, DIM)
-    assert cached_bytes(variant, lambda length: variant(x[:, :length]), length=T) == (3 * 2 * 5 * DIM * 4, 0)
 
 
 def test_cells_of_a_plan_have_the_bytes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,19 +72,6 @@ def test_an_evaluation_decodes_each_sentence_as_the_task_says(config: RunConfig,
     assert scores == evaluate.evaluate(model, task, "test", config=limited, device=device)
 
 
-def test_memory_is_released_between_the_batches_of_an_evaluation(config: RunConfig):
-    task = Parallel(**config.task.options)
-    task.prepare()
-    model = build(config, task)
-    small = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"batch_size": 4})})
-    scored = task.score
-    events: list[str] = []
-    task.score = lambda *arguments: (events.append("batch"), scored(*arguments))[1]  # type: ignore[method-assign]
-    device = next(model.parameters()).device
-    evaluate.evaluate(model, task, "test", config=small, device=device, release=lambda: events.append("release"))
-    assert events[:-1] == ["batch", "release"] * (len(events) // 2) and events[-1] == "release" and len(events) > 8
-
-
 def test_a_processor_evaluates_and_decodes_large_batches_in_parts(config: RunConfig, monkeypatch: pytest.MonkeyPatch):
     task = Parallel(**config.task.options)
     task.prepare()

@@ -17,9 +17,8 @@ from attnlab.training import evaluate as evaluation
 from attnlab.training.evaluate import evaluate
 from attnlab.training.result import load_result
 from attnlab.training.train import train
-from attnlab.training.trainer import Trainer
 from tests.support.small_runs import recorded, tiny
-from tests.support.studies import SEARCH, STUDY, write
+from tests.support.studies import STUDY, write
 
 CPU = torch.device("cpu")
 REVIEWS = {"task": {"name": "tests.support.small_runs:Reviews"}, "position": "rotary", "model__dim": 12, "model__heads": 2}
@@ -187,15 +186,6 @@ def test_one_length_that_fails_leaves_the_others(outcome: Any, reason: str, monk
     assert scores == {"bits_per_byte_at/12": 3.0, "bits_per_byte_at/96": 3.0} and tags == {"length.48": reason}
 
 
-def test_costs_are_measured_before_other_lengths_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    costs, others = Trainer._costs, Trainer._at_lengths
-    monkeypatch.setattr(Trainer, "_costs", lambda self: order.append("costs") or costs(self))
-    monkeypatch.setattr(Trainer, "_at_lengths", lambda self, test: order.append("lengths") or others(self, test))
-    train(tiny(evaluate__lengths=[48]))
-    assert order == ["costs", "lengths"]
-
-
 def test_the_plan_names_cells_that_cannot_be_evaluated_at_a_length(tmp_path: Path) -> None:
     text = STUDY.replace("  machine:", "  evaluate: {lengths: [12, 48, 96]}\n  machine:")
     planned = plan(write(tmp_path, text.replace("position: learned", "position: rotary")))
@@ -203,12 +193,3 @@ def test_the_plan_names_cells_that_cannot_be_evaluated_at_a_length(tmp_path: Pat
     planned = plan(write(tmp_path, text))
     assert any(all(word in note for word in ("'no_wo'", "length 48, 96", "up to 24")) for note in planned.notes)
     assert len(planned.notes) == 3 and all(cell.refusal is None for cell in planned.cells)
-
-
-def test_a_search_is_not_repeated_for_other_lengths(tmp_path: Path) -> None:
-    path, chosen = write(tmp_path, SEARCH), {"train.lr": 1e-3}
-    plain, longer = plan(path), plan(path, sets={"evaluate.lengths": [12]})
-    for cell, longer_cell in zip(plain.cells, longer.cells, strict=True):
-        assert plain.search_digest(cell) == longer.search_digest(longer_cell)
-        assert plain.search_run(cell, 0, chosen).config == longer.search_run(longer_cell, 0, chosen).config
-        assert longer.confirm_run(longer_cell, 1, chosen).config.evaluate.lengths == (12,)

@@ -276,13 +276,3 @@ def test_memory_counts_the_state_of_the_optimizer() -> None:
     assert momentum - sizes["sgd"] == pytest.approx(4 * parameters, rel=0.05)
     copied = held("adamw", cautious_decay=True, decay="all") - sizes["adamw"]
     assert copied == pytest.approx(4 * parameters, rel=0.05), "the values before the step"
-
-
-def test_the_column_names_the_optimizer() -> None:
-    import json
-
-    from attnlab.tracking.tags import flatten_config
-
-    config = tiny(train__optimizer={"name": "sgd", "momentum": 0.9})
-    assert flatten_config(json.loads(config.to_json()))["train.optimizer"] == "sgd momentum=0.9"
-    assert RunConfig.from_json(config.to_json()) == config

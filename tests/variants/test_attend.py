@@ -137,5 +137,15 @@ class Grouped(Variant):
 
 @pytest.mark.parametrize("position", [None, "rotary", "relative"])
 def test_grouped_queries_in_a_window_pass_the_contract(position: str | None) -> None:
-    failed = [result for result in check(Grouped, position=position) if result.status == "failed"]
-    assert not failed
+    only = [
+        "shapes",
+        "causality by gradient",
+        "full visibility",
+        "padding",
+        "memory",
+        "key-value cache",
+        "gradcheck",
+        "backends",
+    ]
+    results = check(Grouped, position=position, only=only)
+    assert results and not results.failed

@@ -500,8 +500,9 @@ def test_rotations_keep_parity_with_a_positive_decay(bits: list[int]) -> None:
     ("name", "options"), [("linear", {"feature_map": "taylor"}), ("delta", {"negative_eigenvalues": True})]
 )
 def test_options_pass_the_contract(name: str, options: dict[str, Any]) -> None:
-    failed = [result for result in check(name, options=options) if result.status == "failed"]
-    assert not failed
+    only = ["shapes", "causality by gradient", "padding", "key-value cache", "gradcheck", "training mode", "extreme inputs"]
+    results = check(name, options=options, only=only)
+    assert results and not results.failed
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,9 @@ class _Case:
     rows: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        extras = (
-            (self.masked, "with a mask"),
-            (self.memory, f"after a memory of {self.memory}"),
-            (self.rows, f"with rows {', '.join(map(str, self.rows))} selected after the second call"),
-        )
-        return ", ".join([f"calls of {', '.join(map(str, self.parts))}", *(text for present, text in extras if present)])
+        extras = ", with a mask" * self.masked + f", after a memory of {self.memory}" * bool(self.memory)
+        selected = f", with rows {', '.join(map(str, self.rows))} selected after the second call" if self.rows else ""
+        return f"calls of {', '.join(map(str, self.parts))}{extras}{selected}"
 
 
 def cached(target: CheckTarget) -> str:

@@ -2,10 +2,8 @@
 
 - Order: permutation equivariance without a position scheme, and translation invariance with a relative one.
 - Hooks: declared hooks change the output in the right place; undeclared hooks are refused.
-- Bias: each value reaches its logit, and a block of the bias equals that part of the full bias.
+- Bias: each value reaches its logit.
 """
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from attnlab.nn.layers import relative_distance
 from attnlab.positions import Position, PositionConfig
 from attnlab.registry import POSITIONS
 from attnlab.testing.checks.result import Check, Failure, NotDeclared, format_number, max_abs_diff, require_small
-from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes, perturb_constant_parameters
+from attnlab.testing.checks.target import CheckTarget, at_drawn_sizes
 
 ROTATE_ADVICE = "Call `q, k = self.rotate(q, k)` before computing logits, as self.attend does, or remove 'rotate' from `hooks`."
 NO_BIAS_ADVICE = "Add `self.position.bias(q, k, scale=scale)` to scaled logits, as self.attend does, or remove it from `hooks`."
@@ -312,82 +310,6 @@ def _decay_gap(target: CheckTarget, role: str) -> float:
     return worst
 
 
-class BiasBlock(NamedTuple):
-    """A block of the bias matrix.
-
-    Attributes:
-        name: describes the block in a failure.
-        i: positions of the queries, (..., t).
-        j: positions of the keys, (..., s).
-        step, offset: arguments of ``Position.bias``.
-    """
-
-    name: str
-    i: Tensor
-    j: Tensor
-    step: int
-    offset: Tensor | int
-
-
-def in_blocks(target: CheckTarget) -> str:
-    """A block of the bias equals that part of the full bias, for every scheme that computes blocks."""
-    if "bias" not in target.variant.hooks:
-        raise NotDeclared("hook 'bias' is not declared")
-    tried = [
-        variation
-        for variation in target.with_every_scheme()
-        if variation.scheme.hook == "bias" and variation.scheme.has_blockwise_bias()
-    ]
-    if not tried:
-        raise NotDeclared("no scheme computes its bias in blocks")
-    worst = max(_block_gap(variation, role) for variation in tried for role in variation.roles)
-    return f"{', '.join(variation.scheme_name for variation in tried)}: error {format_number(worst)}"
-
-
-def _block_gap(target: CheckTarget, role: str) -> float:
-    scheme = target.scheme(target.position_config(role))
-    perturb_constant_parameters(scheme)
-    scheme.to(target.device, target.dtype)
-    return block_gap(scheme, role, target.device, target.dtype, name=target.scheme_name, tolerance=target.tolerance)
-
-
-def block_gap(scheme: Position, role: str, device: str, dtype: torch.dtype, *, name: str, tolerance: float = 1e-9) -> float:
-    """Return the largest difference between a block and the same entries of the full bias; raise ``Failure`` if too large."""
-    worst = 0.0
-    h, d = scheme.config.heads, scheme.config.head_dim
-    q, k = torch.randn(2, 2, h, 15, d, generator=torch.Generator().manual_seed(4)).to(device, dtype)
-    full = scheme.bias(q, k, scale=0.5).expand(2, h, 15, 15)
-    heads = slice(h // 2, None)
-    for block, i, j, step, offset in _bias_blocks(device):
-        pairs = i[..., :, None], j[..., None, :]
-        expected = full[:, heads, *pairs].movedim(1, -3)  # (2, ..., h, t, s)
-        q_i, k_j = (z[:, heads, at].movedim(1, -3) for z, at in ((q, i), (k, j)))  # (2, ..., h, t, d)
-        got = scheme.bias(q_i, k_j, scale=0.5, heads=heads, step=step, offset=offset)
-        visible = (pairs[0] >= pairs[1]).unsqueeze(-3) if role == "causal" else True
-        gap = max_abs_diff((got - expected) * visible, torch.zeros_like(expected))
-        case = f"{role}, position scheme {name}, {block}: bias() of this block differs from the same entries of the full bias"
-        advice = (
-            "Index per-head values by [heads], and compute distances as `relative_distance(t, s) * step + offset`. "
-            "Or remove these three parameters from bias(): variants that need blocks then refuse the scheme."
-        )
-        worst = max(worst, require_small(gap, tolerance, case, advice))
-    return worst
-
-
-def _bias_blocks(device: str) -> list[BiasBlock]:
-    """Return the blocks into which sparse variants divide a sequence of 5 blocks of 3 positions."""
-    by_block = torch.arange(15, device=device).view(5, 3)
-    by_place = by_block.T
-    p, e = by_place[:, None], by_place[None, 1:]
-    return [
-        BiasBlock("all positions, later half of the heads", *(by_block.flatten(),) * 2, step=1, offset=0),
-        BiasBlock("each block with itself", by_block, by_block, step=1, offset=0),
-        BiasBlock("the second block with itself and the block before", by_block[1], by_block[:2].flatten(), step=1, offset=0),
-        BiasBlock("every third position", by_place, by_place, step=3, offset=0),
-        BiasBlock("place p of each block with place e of each block", p, e, step=3, offset=(p - e)[..., :1, None, None]),
-    ]
-
-
 def order(target: CheckTarget) -> str:
     """Permuting the inputs permutes the outputs if and only if the target has no position scheme."""
     if not target.variant.permutation_equivariant:
@@ -463,5 +385,4 @@ CHECKS = [
     Check("hooks take effect", take_effect),
     Check("rotation placement", at_drawn_sizes(rotates_both, draws=1)),
     Check("bias placement", at_drawn_sizes(lands)),
-    Check("bias in blocks", in_blocks),
 ]

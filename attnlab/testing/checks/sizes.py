@@ -55,12 +55,6 @@ class Sizes:
         """The lengths at which a check runs, ascending, so that the first failure is the smallest."""
         return (self.length,) if self.name else (1, 2, 3, self.length)
 
-    def __str__(self) -> str:
-        return (
-            f"batch {self.batch}, length {self.length}, context {self.context}, memory {self.memory}, "
-            f"padding {self.padding}, prefix {self.prefix}"
-        )
-
 
 def draw_heads(seed: int, draw: int) -> tuple[int, int]:
     """Return the number of heads and the width of a head of one draw; the first draw has the default number of heads."""

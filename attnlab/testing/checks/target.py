@@ -274,7 +274,8 @@ class CheckTarget:
 
     def describe_sizes(self) -> str:
         """Return the sizes as a phrase for a failure: ``seed 0, draw 1: 4 heads, width 32, batch 5, ...``."""
-        return f"{self.sizes.name}: {self.heads} heads, width {self.dim}, {self.sizes}"
+        sizes = ", ".join(f"{name} {size}" for name, size in vars(self.sizes).items() if name != "name")
+        return f"{self.sizes.name}: {self.heads} heads, width {self.dim}, {sizes}"
 
     def has_memory(self, role: str) -> bool:
         """Return whether the configuration supports memory in a role."""

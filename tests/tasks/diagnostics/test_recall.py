@@ -9,7 +9,6 @@ import torch
 
 from attnlab.cli.main import main
 from attnlab.errors import UserError
-from attnlab.planning.plan import plan
 from attnlab.registry import TASKS
 from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics.compression import Compression
@@ -67,13 +66,6 @@ def test_the_plan_names_the_cell_whose_task_has_no_row(tmp_path: Path, capsys: p
     code = main(["plan", str(study)])
     printed = "".join(capsys.readouterr())
     assert code != 0 and "expected at most 8, the number of keys, got 9" in printed
-
-
-def test_options_with_too_few_rows_for_the_splits_are_refused_in_the_plan() -> None:
-    base = {"task": {"name": "mqar", "keys": 1, "length": 3}, "variant": "dense", "train": {"steps": 2, "batch_size": 2}}
-    study = {"study": "s", "base": base, "grid": {"task.pairs": [1]}, "seeds": [0]}
-    (cell,) = plan(study).cells
-    assert cell.refusal is not None and "too few distinct rows" in cell.refusal
 
 
 def test_induction_asks_for_each_place_equally_often() -> None:

@@ -2,18 +2,16 @@
 
 from collections import Counter
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.registry import TASKS
-from attnlab.tasks import IGNORED, SPLITS
+from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics.addition import Addition
 from attnlab.tasks.diagnostics.flip_flop import FlipFlop
 from attnlab.tasks.diagnostics.group import GROUPS, Group
@@ -179,14 +177,6 @@ def test_evaluations_score_the_outermost_operation() -> None:
     assert all((row[column + 1 :] == 15).all() for row, column in zip(inputs, targets.argmax(axis=1), strict=True))
 
 
-def test_options_that_leave_a_split_without_rows_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Parity, "draw", lambda self, rng, count: (np.ones((count, 8), int), np.ones((count, 8), int)))
-    task = Parity(length=8)
-    with pytest.raises(UserError, match="too few distinct rows"):
-        for split in SPLITS:  # the only row belongs to one of them
-            task.rows(split, 5)
-
-
 def test_evaluation_rows_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Parity(length=8)
     first = next(task.eval_batches("test", batch_size=4))
@@ -222,14 +212,6 @@ def test_bad_options_are_refused_with_the_arithmetic(name: str, options: dict[st
     with pytest.raises(UserError) as refused:
         TASKS.get(name)(**options)
     assert all(word in str(refused.value) for word in words.split(" ")) and "\n" not in str(refused.value)
-
-
-def test_the_plan_refuses_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study = tmp_path / "s.yaml"
-    study.write_text(STUDY)
-    assert main.main(["plan", str(study)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and "s.yaml:3" in lines[0] and "28 = 3 x 9 + 1" in lines[0]
 
 
 @pytest.mark.parametrize(
