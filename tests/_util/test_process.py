@@ -1,6 +1,5 @@
 """Tests of child processes: the server that they are forked from may end at any time, and threads may share it."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from attnlab._util import process
-from attnlab.errors import UserError
 
 PRELOAD = "attnlab._util.machine"
 
@@ -65,19 +63,6 @@ def test_a_server_that_dies_quickly_is_started_again_after_a_pause(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["third"]
 
 
-def test_a_server_that_always_dies_is_one_line_after_rising_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-
-    def die(*_: object) -> None:
-        raise EOFError("unexpected EOF")
-
-    monkeypatch.setattr(process.ForkServerProcess, "start", die)
-    monkeypatch.setattr(process.time, "sleep", pauses.append)
-    with pytest.raises(UserError, match="no memory left") as caught:
-        process.fork(touch, lambda: (Path("x"),), name="test", preload=PRELOAD)
-    assert "\n" not in str(caught.value) and pauses == sorted(pauses) and len(pauses) >= 2
-
-
 def test_threads_that_start_processes_leave_the_main_module_in_place() -> None:
     main = sys.modules["__main__"]
     entered, release = threading.Event(), threading.Event()
@@ -94,32 +79,6 @@ def test_threads_that_start_processes_leave_the_main_module_in_place() -> None:
     release.set()
     thread.join()
     assert sys.modules["__main__"] is main
-
-
-DAEMONIC = """
-import multiprocessing, sys
-from attnlab._util.process import start_fork_server
-from attnlab.errors import UserError
-
-def main():
-    try:
-        start_fork_server("attnlab._util.machine")
-    except UserError as error:
-        sys.exit(0 if "daemon=False" in str(error) else 3)
-
-if __name__ == "__main__":
-    child = multiprocessing.get_context("fork").Process(target=main, daemon=True)
-    child.start()
-    child.join()
-    sys.exit(child.exitcode)
-"""
-
-
-def test_a_daemonic_process_is_one_line(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(DAEMONIC, encoding="utf-8")
-    assert subprocess.run([sys.executable, str(script)], timeout=120).returncode == 0
-    assert not multiprocessing.current_process().daemon
 
 
 def test_a_server_imports_nothing_from_the_working_directory(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Tests of imports in users' files: helper modules of the same folder, without effects on other folders or on Python."""
 
-import inspect
-import pickle
 import sys
 from pathlib import Path
 
@@ -69,19 +67,6 @@ def test_two_folders_have_helpers_of_one_name(tmp_path: Path) -> None:
     assert one.helper is load_file(tmp_path / "one" / "helper.py"), "imported once"
 
 
-def test_classes_of_a_helper_are_found_by_pickle_and_inspect(tmp_path: Path) -> None:
-    module = load_file(write(tmp_path, mine="from helper import Scale\n", helper=HELPER.format(factor=3)) / "mine.py")
-    assert pickle.loads(pickle.dumps(module.Scale())).get() == 3
-    assert inspect.getsourcefile(module.Scale) == str(tmp_path / "helper.py")
-    assert inspect.getsource(module.Scale).startswith("class Scale")
-
-
-def test_modules_of_python_and_of_attnlab_are_not_replaced(tmp_path: Path) -> None:
-    files = {"mine": "import json, attnlab\n", "json": "raise SystemExit\n", "attnlab": "raise SystemExit\n"}
-    module = load_file(write(tmp_path, **files) / "mine.py")
-    assert module.json.dumps(1) == "1" and module.attnlab.__version__
-
-
 def test_an_error_in_a_helper_names_the_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="ZeroDivisionError") as raised:
         load_file(write(tmp_path, mine="x = 1\nimport helper\n", helper="1 / 0\n") / "mine.py")
@@ -92,13 +77,6 @@ def test_an_error_in_a_helper_names_the_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="ModuleNotFoundError") as raised:
         load_file(write(tmp_path / "c", mine="x = 1\nimport nowhere_else\n") / "mine.py")
     assert raised.value.where == "mine.py:2"
-
-
-def test_a_file_whose_name_is_no_identifier_is_imported(tmp_path: Path) -> None:
-    for name in ("my-variant.py", "my.variant.py"):
-        write(tmp_path, helper="x = 3\n")
-        (tmp_path / name).write_text("from helper import x\n")
-        assert load_file(tmp_path / name).x == 3
 
 
 def test_a_file_that_has_changed_is_imported_again_on_request_only(tmp_path: Path) -> None:

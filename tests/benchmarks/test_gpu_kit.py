@@ -34,27 +34,6 @@ def test_the_kit_has_what_its_packages_require() -> None:
     assert not gpu_kit.missing_for(installed, PINS)
 
 
-@pytest.mark.parametrize(
-    ("requirement", "met"),
-    [
-        ("torch>=99", True),  # the machine's
-        ("GitPython", True),  # not imported
-        ("Optuna>=5,<6", True),
-        ("optuna>=6", False),
-        ("mlflow-skinny>=3.10,<4", True),
-        ("mlflow-skinny>=4", False),
-        ("new-dependency", False),
-        ("new-dependency; sys_platform == 'darwin'", True),
-        ("new-dependency; sys_platform == 'linux' and platform_machine == 'x86_64'", False),
-        ("new-dependency; python_version < '3.12'", True),
-        ("new-dependency; extra == 'docs'", True),
-    ],
-)
-def test_missing_requirements_are_found(requirement: str, met: bool) -> None:
-    versions = {"optuna": "5.0.0", "mlflow-skinny": "3.17.2"}
-    assert gpu_kit.missing([requirement], versions) == ([] if met else [requirement.replace("'", '"')])
-
-
 @pytest.fixture
 def kit(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of the kit, with packages that each consist of one file."""

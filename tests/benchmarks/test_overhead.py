@@ -1,11 +1,7 @@
 """Tests of the page about a study's overhead, and of resuming the benchmark."""
 
-from pathlib import Path
-
 import pandas as pd
-import pytest
 
-from benchmarks import overhead
 from benchmarks.overhead import page
 
 
@@ -30,38 +26,3 @@ def test_the_page_states_ratios_pair_by_pair_and_the_starts_of_processes() -> No
     assert "+3.0%" in text and "within" in text and "5%" in text
     assert "| the first | 4.000 | 5.000 |\n| the 2 later ones | 0.030 (0.020 to 0.040) | 0.400 (0.300 to 0.500) |" in text
     assert ": torch.x." in text
-
-
-def test_an_interrupted_benchmark_keeps_its_pairs_and_measures_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[str] = []
-    interrupt_at = 4  # the bare loop of the second pair
-
-    def fake_time(self: overhead.Bench, *command: object) -> float:
-        commands.append(str(command[0]))
-        if len(commands) == interrupt_at:
-            raise KeyboardInterrupt
-        return 2.0 + len(commands)
-
-    def fake_marks(self: overhead.Bench, arm: str, study: Path) -> pd.DataFrame:
-        if arm == "bare":
-            return pd.DataFrame({"seconds": [1.0, 1.0]})
-        again = [["torch"], []]
-        return pd.DataFrame({"key": ["a", "b"], "asked": [0.0, 1.0], "born": [1.0, 1.5], "steps": [2, 3], "torch_again": again})
-
-    monkeypatch.setattr(overhead.Bench, "time", fake_time)
-    monkeypatch.setattr(overhead.Bench, "marks", fake_marks)
-    arguments = ["--runs", "2", "--pairs", "2", "--out", str(tmp_path)]
-    with pytest.raises(KeyboardInterrupt):
-        overhead.main(arguments)
-    before = (tmp_path / "timings.csv").read_text()
-    assert len(before.splitlines()) == 1 + 2
-    overhead.main(arguments)
-    assert len(commands) == 4 + 6, "the interrupted pair and the others"
-    assert (tmp_path / "timings.csv").read_text().startswith(before)
-    page_text = (tmp_path / "README.md").read_text()
-    overhead.main(arguments)
-    assert len(commands) == 10 and (tmp_path / "README.md").read_text() == page_text
-    overhead.main([*arguments, "--fresh"])
-    assert len(commands) == 10 + 8

@@ -41,17 +41,6 @@ def test_false_verdicts_are_promised_to_be_at_most_six_in_a_hundred() -> None:
                 assert quantity.limit <= 0.06, f"{simulation.name}, {quantity.name}"
 
 
-def test_names_are_unique() -> None:
-    names = [simulation.name for simulation in validity.SIMULATIONS]
-    assert len(set(names)) == len(names)
-    for simulation in validity.SIMULATIONS:
-        keys = [(setting.group, setting.name) for setting in simulation.settings]
-        assert len(set(keys)) == len(keys), simulation.name
-        groups = [setting.group for setting in simulation.settings]
-        order = [group for i, group in enumerate(groups) if i == 0 or groups[i - 1] != group]
-        assert len(set(order)) == len(order), f"{simulation.name}: the settings of a group do not follow each other"
-
-
 class Fakes:
     """Simulations that record which settings they ran, and are interrupted once."""
 
@@ -77,20 +66,6 @@ def _main(fakes: Fakes, folder: Path, monkeypatch: pytest.MonkeyPatch, *argument
     monkeypatch.setattr(validity, "SIMULATIONS", fakes.simulations)
     validity.main(["--out", str(folder), *arguments])
     return (folder / "validity.csv").read_text()
-
-
-def test_an_interrupted_simulation_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run simulates only what the first did not, and gives the same results as an uninterrupted one."""
-    fakes = Fakes(interrupt_at=3)
-    with pytest.raises(KeyboardInterrupt):
-        _main(fakes, tmp_path, monkeypatch)
-    with (tmp_path / "validity.csv").open("a") as file:
-        file.write("two,group,3 seeds,false,0.5,0.1,50,50\n")  # half of a setting
-    resumed = _main(fakes, tmp_path, monkeypatch)
-    assert fakes.calls == ["one 3", "one 5", "two 3", "two 3", "two 5"]
-    page = (tmp_path / "README.md").read_text()
-    assert _main(Fakes(), tmp_path, monkeypatch, "--fresh") == resumed
-    assert (tmp_path / "README.md").read_text() == page
 
 
 def test_only_what_is_missing_or_asked_for_is_simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,21 +111,6 @@ def test_the_page_names_what_exceeds_its_limit_and_what_is_not_promised() -> Non
     assert "**Exceeded:**" in section and "**Not promised:** skewed differences (false verdicts 20.0 %)" in section
     assert "(made-up-false.svg)" in section and "exceeded" in files["made-up-false.svg"]
     assert "exceeded" not in _page(promised=0.05)["made-up-false.svg"]
-
-
-def test_the_page_begins_with_the_hardest_settings() -> None:
-    head = _page(promised=0.05, hard={"few seeds": ("false", "5 seeds")})["README.md"].partition("## ")[0]
-    row = next(line for line in head.splitlines() if line.startswith("| [few seeds]"))
-    assert "(#a-made-up-simulation) | false verdicts | at most 6 % | 2 |" in row
-    assert row.endswith("| 5.0 % ± 0.2 % (normal, 5 seeds) | 20.0 % ± 0.2 % (skewed, 5 seeds) |")
-    assert "few seeds" not in _page(promised=0.05)["README.md"]
-
-
-@pytest.mark.parametrize("simulation", validity.SIMULATIONS, ids=lambda simulation: simulation.name)
-def test_hard_settings_exist(simulation: Simulation) -> None:
-    for name, *words in simulation.hard.values():
-        assert simulation.quantity(name).limit is not None
-        assert any(all(word in f"{s.group}, {s.name}" for word in words) for s in simulation.settings), words
 
 
 def test_the_committed_page_is_short() -> None:

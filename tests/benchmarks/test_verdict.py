@@ -107,34 +107,6 @@ def fake_ways(monkeypatch: pytest.MonkeyPatch) -> list[ways.Way]:
     return seen
 
 
-def test_an_interrupted_benchmark_keeps_its_measurements(
-    tmp_path: Path, fake_ways: list[ways.Way], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments, measure = ["--here", "--rounds", "2", "--out", str(tmp_path)], verdict.measure
-
-    def interrupt(way: ways.Way, *content: Any, **places: Any) -> ways.Measurement:
-        if len(fake_ways) == 8:
-            raise KeyboardInterrupt
-        return measure(way, *content, **places)
-
-    monkeypatch.setattr(verdict, "measure", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        verdict.main(arguments)
-    page.write(tmp_path)
-    assert "--rounds 2`, interrupted in the last round: " in (tmp_path / "README.md").read_text()
-    monkeypatch.setattr(verdict, "measure", measure)
-    verdict.main(arguments)
-    assert "--rounds 2`: " in (tmp_path / "README.md").read_text()
-    assert fake_ways == [*ways.WAYS, *ways.WAYS]
-    with (processor.folder(tmp_path) / "verdict.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["round"], row["way"]) for row in rows] == [(str(i), way.name) for i in range(2) for way in ways.WAYS]
-    assert {row["processor"] for row in rows} == {processor.machine()}
-    monkeypatch.setattr(processor, "instruction_sets", lambda: "others")
-    verdict.main(arguments)
-    assert len(fake_ways) == 24, "measurements of another machine were taken for those of this one"
-
-
 def test_the_page_opens_with_the_verdict_and_marks_slower_ways(tmp_path: Path, fake_ways: list[ways.Way]) -> None:
     verdict.main(["--here", "--rounds", "2", "--out", str(tmp_path)])
     text = (tmp_path / "README.md").read_text()

@@ -1,7 +1,6 @@
 """Tests of the command line: exit codes, one-line error messages, and the output of the verbs."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from attnlab._util.text import format_table
-from attnlab.cli import main, run
+from attnlab.cli import main
 from attnlab.cli._config_keys import config_keys
-from attnlab.cli._printing import format_duration, print_table
+from attnlab.cli._printing import print_table
 from attnlab.cli.list import REGISTRIES
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
@@ -193,27 +192,6 @@ def test_debug_shows_the_traceback(here: Path) -> None:
         main.main(["plan", "nothing.yaml", "--debug"])
 
 
-def test_an_interrupt_is_exit_code_130(here: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(arguments: object) -> int:
-        raise KeyboardInterrupt("interrupted: 1 of 6 runs are finished")
-
-    monkeypatch.setattr(run, "main", interrupted)
-    assert main.main(["run", "tiny.yaml"]) == 130
-    assert "1 of 6 runs are finished" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["--help"], ["list", "config"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_closed_pipe_is_no_error(words: list[str], unbuffered: str) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    program = [sys.executable, "-m", "attnlab", *words]
-    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}  # the pipe breaks in a print, or at exit
-    done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_list_prints_every_registered_name_with_its_file(capsys: Out) -> None:
     assert main.main(["list"]) == 0
     names = capsys.readouterr().out
@@ -236,12 +214,6 @@ def test_list_config_describes_every_key_of_a_study() -> None:
     assert keys["base.position"][1].startswith("a name, or {name: ...") and keys["base.task"][0] == "required"
     assert {"skip[].where", "search.space.PATH.low", "confirm.seeds", "run.timeout", "retries"} <= set(keys)
     assert not {"base", "base.seed", "base.data"} & set(keys)
-
-
-def test_list_config_prints_every_key(capsys: Out) -> None:
-    assert main.main(["list", "config"]) == 0
-    printed = {line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]}
-    assert printed == {path for path, _, _ in config_keys()}
 
 
 def test_list_config_needs_no_torch() -> None:
@@ -277,12 +249,6 @@ def test_tables_align_and_keep_every_column() -> None:
     assert narrow.count("dense learned") == 2 and "worse" in narrow
 
 
-def test_words_of_a_table_stay_whole() -> None:
-    word = "a-word-with-hyphens-of-36-characters"
-    text = format_table(["check", "measured"], [["sums", f"they {word} differ by nothing"]], width=50, wrap=("measured",))
-    assert word in text and max(map(len, text.splitlines())) <= 50
-
-
 def test_a_part_of_a_study_with_several_tasks_has_the_table_of_its_task(here: Path, capsys: Out) -> None:
     text = STUDY.partition("grid:")[0].replace("  task: {name: pydocs, length: 17}\n", "")
     tasks = "grid:\n  variant: [dense, no_wo]\n  task: [{name: copy, length: 8}, {name: parity, length: 8}]\n"
@@ -307,16 +273,6 @@ def test_verdicts_have_colors_on_a_terminal_only(
     _, _, worse, inconclusive, name = capsys.readouterr().out.splitlines()
     assert ("\x1b[31mworse\x1b[0m" in worse, "\x1b[" in inconclusive) == (styled, styled)
     assert "\x1b" not in name, "the name of a cell is no verdict"
-
-
-def test_durations_are_readable() -> None:
-    assert [format_duration(s) for s in (0.2, 45, 600, 9_000, 200_000)] == [
-        "< 1 s",
-        "45 s",
-        "10 min",
-        "2.5 h",
-        "2.3 days",
-    ]
 
 
 def test_a_run_keeps_its_configuration_as_json(here: Path, capsys: Out) -> None:

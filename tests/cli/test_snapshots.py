@@ -18,11 +18,10 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
-from attnlab.planning import costs as planning_costs
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.result import compare_result
 from attnlab.study.execution.job import Ending
-from attnlab.study.execution.progress import ProgressDisplay, shorten
+from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.rows import Row
 from attnlab.study.result import StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
@@ -89,11 +88,6 @@ def test_count_bar_and_time_left_never_disappear(width: int, name: str) -> None:
     assert " 3/14 " in every and "starting" in starting
 
 
-def test_a_long_name_keeps_its_end() -> None:
-    assert shorten("strided_sparse stride=16 learned train.lr=0.001 s11").endswith("train.lr=0.001 s11"[-16:])
-    assert len(shorten("a" * 300)) == 32 and shorten("dense") == "dense"
-
-
 def test_the_time_left_follows_the_steps_that_this_call_trained() -> None:
     clock, stream = _Clock(), io.StringIO()
     display = ProgressDisplay(stream, clock=clock)
@@ -103,21 +97,6 @@ def test_the_time_left_follows_the_steps_that_this_call_trained() -> None:
     clock.now = 20
     display.metrics("dense s0", 80, {"train/loss": 2.0})
     assert "0:20 left" in stream.getvalue()
-
-
-def test_a_log_has_the_time_left_and_no_more_runs_at_a_time_than_are_left() -> None:
-    clock, stream = _Clock(), io.StringIO()
-    display = ProgressDisplay(stream, clock=clock)
-    display.start_study("resumed", runs=1, finished=3, workers=4)
-    display.start_study("mine", runs=3, finished=0, workers=2)
-    display.start_run("dense s0", total=100)
-    for step in (25, 50):
-        clock.now += 30
-        display.metrics("dense s0", step, {"train/loss": 2.0})
-    display.end_run("dense s0", Ending(RunState.COMPLETED, {}))
-    resumed, mine, _, first, point, end = stream.getvalue().splitlines()
-    assert "at a time" not in resumed and "2 at a time" in mine
-    assert "left" not in first and point.endswith("1:00 left") and " left for all runs" in end
 
 
 def test_a_display_shows_a_study_after_one_that_was_aborted() -> None:
@@ -197,12 +176,6 @@ def test_values_that_all_cells_share_are_printed_once(quickstart: Plan, printed:
     assert "completed" not in failed and failed.count("failed") == 1 and "seeds: 2 in all cells with a result" in failed
 
 
-def test_a_single_cell_keeps_its_columns(printed: Callable[..., str]) -> None:
-    text = printed(result(plan({**STUDY, "grid": {"variant": ["dense"]}})), None)
-    heading = next(line for line in text.splitlines() if line.startswith("cell"))
-    assert "seeds" in heading and "tokens/s" in heading and "state" not in heading and "state: completed" in text
-
-
 def test_a_study_on_a_terminal(tmp_path: Path) -> None:
     study = STUDY | {"grid": {"variant": ["dense"]}, "reference_scores": False}
     (tmp_path / "tiny.yaml").write_text(json.dumps(study))
@@ -275,48 +248,9 @@ def test_a_plan_lists_each_cell_on_request(grid: Plan, printed_plan: Callable[..
     assert [line for line in lines if line.startswith("note: ")] == [f"note: {note}" for note in grid.notes]
 
 
-def test_equal_notes_on_many_cells_are_one(grid: Plan, printed_plan: Callable[..., list[str]]) -> None:
-    names = [cell.name for cell in grid.cells if cell.refusal is None]
-    notes = [*(f"{name!r} is special" for name in names), f"{names[0]!r} is first", "a note on the study"]
-    lines = printed_plan(replace(grid, notes=notes))
-    printed = [line for line in lines if line.startswith("note: ")]
-    assert printed[0].startswith(f"note: each of {len(names)} cells") and printed[0].endswith(" is special")
-    assert printed[1:] == [f"note: {names[0]!r} is first", "note: a note on the study"]
-
-
-@pytest.mark.parametrize(("device", "memory", "estimated"), [("cpu", False, 0), ("cpu", True, 1), ("cuda", False, 1)])
-def test_memory_is_estimated_for_a_device_or_on_request(
-    printed_plan: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, device: str, memory: bool, estimated: int
-) -> None:
-    calls: list[str] = []
-    monkeypatch.setattr(planning_costs, "_estimate", lambda config: calls.append(config.variant.name) or 100.0)
-    base = STUDY["base"] | {"machine": {"device": device}}
-    made = plan(STUDY | {"base": base, "grid": {"variant": ["dense"], "train.lr": [1e-3, 1e-4]}})
-    lines = printed_plan(made, memory=memory)
-    assert len(calls) == estimated and any("CUDA peak" in line for line in lines) == bool(estimated)
-
-
-def test_a_long_plan_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
-    (tmp_path / "grid.yaml").write_text(json.dumps(STUDY))
-    code = "from attnlab.cli import main; raise SystemExit(main.main(['plan', 'grid.yaml']))"
-    exit_code, output = run_in_terminal([sys.executable, "-c", code], columns=80, cwd=tmp_path)
-    assert exit_code == 0, output
-    assert max(map(len, plain_lines(output))) <= 80
-    assert any("tracing models " in line and "/7 " in line for line in plain_lines(output))
-    assert "\x1b[2K" in output, "the bar is removed"
-
-
 @pytest.mark.parametrize("words", [["list", name] for name in ("config", "tasks", "variants", "components")])
 def test_lists_fit_80_columns(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     assert main.main(words) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-def test_keys_and_descriptions_stand_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main.main(["list", "config"]) == 0
-    keys = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert keys[:1] == ["key"] and len(keys) == len(set(keys))

@@ -87,28 +87,6 @@ def test_ctrl_c_is_one_line_and_exit_code_130(here: Path, words: list[str], afte
     assert output.rfind(SHOW_CURSOR) > output.rfind(HIDE_CURSOR), "the cursor is back"
 
 
-@pytest.mark.parametrize(
-    ("words", "function"),
-    [
-        (["plan", "tiny.yaml"], "attnlab.planning.plan.plan"),
-        (["run", "tiny.yaml"], "attnlab.study.run.run"),
-        (["check", "dense"], "attnlab.testing.check"),
-        (["report", "mine"], "attnlab.report.write.write_report"),
-        (["bench", "dense"], "attnlab.extras.bench.suite.bench"),
-    ],
-)
-def test_an_interrupt_of_a_verb_is_exit_code_130(
-    here: Path, words: list[str], function: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*args: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(function, interrupted)
-    assert main.main(words) == 130
-    assert capsys.readouterr().err == "attnlab: interrupted\n"
-
-
 @pytest.mark.parametrize("words", [["list"], ["plan", "tiny.yaml"], ["plan", "nothing.yaml"]])
 def test_a_reader_that_stops_is_no_error(here: Path, words: list[str]) -> None:
     reader, writer = os.pipe()

@@ -67,11 +67,6 @@ def test_a_formula_has_scripts_roots_greek_letters_and_text(text: str, expected:
     assert expected in typeset([text])
 
 
-def test_examples_of_studies_and_code_are_no_formulas() -> None:
-    assert not is_formula(["variant: {name: dense, with: [{name: my.py:cap}]}"])
-    assert not is_formula(["class Mine(Variant):", "    x = y"])
-
-
 def test_the_gallery_shows_formulas() -> None:
     sections = {text.partition("\n")[0]: text for text in gallery.variants().split("\n## ")[1:]}
     assert '<div class="formula">' in sections["gated_delta"] and "S_(t-1)" not in sections["gated_delta"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.extras.adapters import huggingface
 from attnlab.testing import check
@@ -135,15 +134,6 @@ def test_a_mistake_is_one_line(library: None, ref: str, options: dict[str, Any],
     assert error.value.where == ref and all(word in error.value.message for word in words), error.value
 
 
-def test_without_the_library_the_message_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(huggingface, "PACKAGE", "no_such_package")
-    assert main.main(["check", "hf:LlamaAttention"]) == 2
-    error = capsys.readouterr().err
-    assert "pip install transformers" in error and error.count("\n") == 1
-
-
 @INSTALLED
 @pytest.mark.parametrize(
     ("name", "roles", "options"),
@@ -157,10 +147,3 @@ def test_without_the_library_the_message_says_how_to_install_it(
 def test_classes_of_transformers_pass(name: str, roles: set[str], options: dict[str, Any]) -> None:
     assert adapt(f"hf:{name}", options).roles == roles
     assert failures(f"hf:{name}", ["shapes", "causality by gradient", "padding", "dropout share"], **options) == []
-
-
-@INSTALLED
-@pytest.mark.parametrize("name", ["WhisperAttention", "Gemma3Attention"])
-def test_a_class_that_is_called_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="no adapter"):
-        adapt(f"hf:{name}", {})

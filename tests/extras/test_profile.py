@@ -151,14 +151,6 @@ def test_a_variant_is_checked_at_the_longest_rows_of_all_diagnostics(tmp_path: P
     assert [plan.study.study for plan in checked] == ["profile-sparse_flip_flop"]
 
 
-def test_a_run_does_not_end_before_it_has_solved_its_level() -> None:
-    stops = {ability.name: ability.stop_at for ability in ABILITIES}
-    assert all(stops[ability.name] > ability.threshold for ability in ABILITIES)  # type: ignore[operator]
-    strict = Ability(f"{MINE}:StrictParity", ({"length": 8},))
-    assert (strict.threshold, strict.stop_at) == (0.999, 0.999)
-    assert Ability(f"{MINE}:ParityByLoss", ({"length": 8},)).stop_at is None
-
-
 def test_mistakes_are_refused() -> None:
     with pytest.raises(UserError, match="unknown task 'mqarr'.*mqar"):
         select_abilities(["mqarr"])
@@ -176,11 +168,3 @@ def test_every_level_of_the_profile_can_be_built() -> None:
         assert len(ability.levels) >= 2 and len(set(map(ability.level_name, range(len(ability.levels))))) == len(ability.levels)
         tasks = [ability.cls(**options) for options in ability.levels]
         assert all(0 < task.chance() < ability.threshold for task in tasks)
-
-
-def test_the_rows_of_every_level_differ() -> None:
-    """Scores on a few different rows say little, and are equal for variants that differ."""
-    for ability in select_abilities():
-        for options in ability.levels:
-            inputs, _ = ability.cls(**options).draw(np.random.default_rng(0), 1_000)
-            assert len(np.unique(inputs, axis=0)) > 500, (ability.name, options)

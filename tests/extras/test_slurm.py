@@ -190,12 +190,6 @@ def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPat
     assert calls == [{"cells": ["no_wo"], "steps": 5, **options}, {"max_seeds": 9}]
 
 
-def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path) -> None:
-    with pytest.raises(RuntimeError, match="ATTNLAB_STORAGE"):
-        Job(StudyRequest(here / "shared.yaml"), shared=True)()
-    assert not (here / "runs").exists()
-
-
 def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, **options: object) -> StudyResult:
         first = plan.runs[0]

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.config.run import RunConfig
-from attnlab.models import decoding
 from attnlab.models.build import build
 from attnlab.models.decoding import decode, key_value_cache, without_cache
-from attnlab.models.encoder_decoder import Decoder, EncoderDecoder
+from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.planning import support
 from attnlab.registry import POSITIONS, VARIANTS
 from tests.support.small_runs import tiny
@@ -175,55 +174,11 @@ def penalty(length: int, alpha: float) -> float:
     return (5 + length) ** alpha / (5 + 1) ** alpha
 
 
-def test_rows_that_have_ended_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decoder computes one position of each open row, and each row takes part until it ends."""
-    model, (source, mask) = encoder_decoder(seed=11), sources()
-    shapes = []
-    forward = Decoder.forward
-
-    def counted(self: Decoder, tokens: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        shapes.append(tuple(tokens.shape))
-        return forward(self, tokens, *inputs, **options)
-
-    monkeypatch.setattr(Decoder, "forward", counted)
-    rows = decode(model, source, mask, begin=BEGIN, end=END, max_length=12)
-    steps = [min(len(row) + 1, 12) for row in rows]  # the end token is a step, too
-    assert shapes == [(sum(n > i for n in steps), 1) for i in range(max(steps))]
-
-
 def test_decoding_keeps_the_mode_of_the_model_and_leaves_no_cache() -> None:
     model, (source, mask) = encoder_decoder(model__dropout=0.5).train(), sources()
     limits: dict[str, Any] = {"begin": BEGIN, "end": END, "max_length": 5}
     assert decode(model, source, mask, **limits) == decode(model, source, mask, **limits), "without dropout"
     assert model.training and all(getattr(module, "cache", None) is None for module in model.modules())
-
-
-def test_compiled_blocks_decode_uncompiled() -> None:
-    """Steps differ in their lengths: torch.compile would compile the blocks for each."""
-    model, (source, mask) = encoder_decoder(), sources()
-    limits: dict[str, Any] = {"begin": BEGIN, "end": END, "max_length": 5}
-    expected, graphs = decode(model, source, mask, **limits), []
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    for stack in model.stacks:
-        for block in stack:
-            block.compile(backend=backend)
-    assert decode(model, source, mask, **limits) == expected and not graphs
-    with torch.no_grad():
-        model(source, source, source_mask=mask, mask=mask)
-    assert graphs, "a forward pass is compiled"
-
-
-def test_the_log_names_decoding_without_a_cache(caplog: pytest.LogCaptureFixture) -> None:
-    source, mask = sources()
-    caplog.set_level("INFO", logger=decoding.__name__)
-    for variant in ("dense", "gru"):
-        model = encoder_decoder(model__decoder={"variant": variant, "position": "none"})
-        decode(model, source, mask, begin=BEGIN, end=END, max_length=2)
-    assert len(caplog.records) == 1 and "without a cache" in caplog.text and "Gru" in caplog.text
 
 
 @pytest.mark.parametrize("wrong", [{"beam": 0}, {"max_length": 0}, {"length_penalty": -0.1}])

@@ -1,6 +1,5 @@
 """Tests of initial values: tensors of the same name and shape start alike, and keep the distribution of their constructor."""
 
-import logging
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -214,16 +213,6 @@ def test_parameters_of_an_option_move_no_other_parameter(variant: str) -> None:
     one, other = initial(variant), build(config_of(variant).replace({"variant": with_more}), Bytes()).state_dict()
     assert one.keys() < other.keys()
     assert_shared(one, other, at_least=len(one))
-
-
-def test_draws_that_a_constructor_discards_by_their_value_are_announced(caplog: pytest.LogCaptureFixture) -> None:
-    """No name can be given to a draw that is kept or discarded depending on its value; the rest is not affected."""
-    with caplog.at_level(logging.WARNING, "attnlab"):
-        own, again = initial("initialised_Discarding"), initial("initialised_Discarding")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2 and "blocks.0.attention" in caplog.text
-    assert_shared(own, again, at_least=len(own))
-    assert all(z.max() <= -0.5 for name, z in own.items() if name.endswith("first"))
-    assert_shared(initial("dense"), own, at_least=20)
 
 
 @pytest.mark.parametrize(

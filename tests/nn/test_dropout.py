@@ -66,14 +66,3 @@ def test_nothing_and_everything_can_be_dropped(p: float) -> None:
     x = torch.randn(5)
     assert torch.equal(Dropout(p)(x), nn.Dropout(p)(x))
     assert torch.equal(Dropout(0.5).eval()(x), x)
-
-
-def test_a_probability_that_rounds_to_one_keeps_a_few() -> None:
-    assert factors(1 - 1e-9, 100).isfinite().all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_factors_of_each_dtype_are_the_same_but_for_rounding(p: float, dtype: torch.dtype) -> None:
-    """Factors of two bytes are written as bits."""
-    assert torch.equal(factors(p, 7, 101, dtype=dtype), factors(p, 7, 101).to(dtype))

@@ -127,16 +127,3 @@ def test_only_real_comparisons_are_corrected_for() -> None:
 def test_the_front_compares_only_cells_with_the_same_test() -> None:
     points = [TradeoffPoint("a", "#000000", 1, 1, test="x"), TradeoffPoint("b", "#000000", 2, 2, test="y")]
     assert pareto_front(points, direction="min") == [0, 1]
-
-
-def test_the_role_of_a_task_changes_neither_its_batches_nor_its_test(tmp_path: Path) -> None:
-    grid = {"role": {"both": {"task.role": "bidirectional"}, "left": {"task.role": "causal"}}}
-    base = {"task": {"name": "imdb", "length": 16}, "variant": "dense", "train": {"steps": 2, "batch_size": 2}}
-    planned = plan({"study": "roles", "base": base, "grid": grid, "seeds": [0, 1], "baseline": {"role": "both"}})
-    assert planned.refused == [] and not any("not the same test" in note for note in planned.notes)
-    rows = [
-        Row(run.name, run.cell.name, run.seed, RunState.COMPLETED, {"accuracy": 0.5 + 0.01 * i}, "", "")
-        for i, run in enumerate(planned.runs)
-    ]
-    cells = _cells(StudyResult(planned, rows))
-    assert cells[1].difference is not None and cells[0].batches == cells[1].batches

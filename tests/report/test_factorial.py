@@ -146,12 +146,6 @@ def test_lost_runs_are_stated_on_the_page(tmp_path: Path) -> None:
     assert "6 diverged" in text and "the other 42 runs" in text and "Not estimated, because runs are missing" in text
 
 
-def test_a_page_without_results_says_why(tmp_path: Path) -> None:
-    lost = tuple((cell, seed) for cell in range(8) for seed in range(6))
-    page = write(tmp_path, info=INFO, runs=runs(lost=lost), curves=NO_CURVES)
-    assert "No effect can be estimated: no run has completed" in page.summary.text
-
-
 def test_a_stored_page_renders_again(tmp_path: Path) -> None:
     write(tmp_path / "one", info=INFO, runs=runs(), curves=NO_CURVES)
     stored = load(tmp_path / "one")

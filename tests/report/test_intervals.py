@@ -13,10 +13,8 @@ from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.report import figures
 from attnlab.report.notes import notes_on_intervals
-from attnlab.report.plots import svg
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, seed_plot
 from attnlab.report.result import compare_result
-from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
@@ -102,11 +100,6 @@ def test_a_difference_called_better_or_worse_is_marked() -> None:
     assert marked == ["far"]
 
 
-def test_a_page_without_such_intervals_has_no_notes_on_them() -> None:
-    single = study({"dense": STEADY, "near": VALUES["near"]}, SPEC)
-    assert notes_on_intervals(single) == []
-
-
 def test_the_forest_draws_the_simultaneous_interval_of_each_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[str, ForestRow] = {}
     monkeypatch.setattr(figures, "forest_plot", lambda rows, **_: drawn.update({row.label: row for row in rows}) or "")
@@ -122,15 +115,6 @@ def test_the_forest_draws_the_simultaneous_interval_of_each_comparison(monkeypat
     assert (drawn["near"].outer_low, drawn["near"].outer_high) == (None, None), "one comparison has one interval"
 
 
-def test_an_outer_interval_is_a_thin_line_with_caps_that_ends_at_the_frame() -> None:
-    rows = [ForestRow(str(i), "#123456", [0.1], 0.1, 0.05, 0.15, "", -0.05 - far, 0.25 + far) for i, far in enumerate((0, 9))]
-    drawings = [forest_plot([row], title="t", direction="min") for row in rows]
-    thin, caps = zip(*(_thin_lines(drawing) for drawing in drawings), strict=True)
-    assert [len(lines) for lines in thin] == [1, 1] and [len(lines) for lines in caps] == [2, 0]
-    assert [drawing.count("<polygon") for drawing in drawings] == [0, 2], "an interval beyond the frame has arrows"
-    assert all(0 <= x <= svg.WIDTH for level in thin for x in level[0])
-
-
 def test_28_seeds_leave_the_mean_and_its_interval_free() -> None:
     values = {seed: seed / 280 for seed in range(28)}
     rows = forest_plot([ForestRow("a", "#123456", [*values.values()], 0.05, 0.04, 0.06, "")], title="t", direction="min")
@@ -144,23 +128,6 @@ def test_28_seeds_leave_the_mean_and_its_interval_free() -> None:
 def _is_level(shape: Element) -> bool:
     """Whether a shape is a level line of a row."""
     return shape.get("stroke") == "#123456" and "y1" in shape.attrib and shape.attrib["y1"] == shape.attrib["y2"]
-
-
-def _thin_lines(drawing: str) -> tuple[list[tuple[float, float]], list[float]]:
-    """Return the ends of the level lines of outer intervals, and the places of their caps."""
-    thin = [line for line in parse(drawing) if (line.get("stroke"), line.get("stroke-width")) == ("#123456", "1")]
-    lines = [[line.attrib[name] for name in ("x1", "y1", "x2", "y2")] for line in thin]
-    level = [(float(x1), float(x2)) for x1, y1, x2, y2 in lines if y1 == y2]
-    return level, [float(x1) for x1, y1, x2, y2 in lines if x1 == x2]
-
-
-def test_exported_tables_have_the_simultaneous_intervals() -> None:
-    cells = table()
-    frame = cells_frame(list(cells.values()), SPEC).set_index("cell")
-    for name in NOISE:
-        difference = cells[name].difference
-        assert difference is not None and (outer := simultaneous_interval(difference)) is not None
-        assert (frame["simultaneous_low"][name], frame["simultaneous_high"][name]) == (outer.low, outer.high)
 
 
 def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:

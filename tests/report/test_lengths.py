@@ -1,6 +1,5 @@
 """Tests of the section on other lengths: its scores, its plots, and the cells without a score."""
 
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import numpy
@@ -9,7 +8,6 @@ import pytest
 from attnlab.report.analysis import Results
 from attnlab.report.figures import cell_colors
 from attnlab.report.lengths import LengthsAnalysis
-from attnlab.report.plots.lines import LengthCurve, length_plot
 from attnlab.report.section import PageSection, Table
 from attnlab.report.wording import format_interval
 from attnlab.stats.compare import ComparisonSpec, summarize_cells
@@ -126,13 +124,6 @@ def test_where_some_seeds_have_a_score_it_says_how_many() -> None:
     assert notes == ["Only 1 of 3 seeds evaluated at 512: dense rotary (out of memory: requested 9 GiB)."]
 
 
-def test_an_infinite_score_is_none() -> None:
-    rows = [run | {"bits_per_byte_at/512": float("inf")} for run in records() if run["cell"] == "dense rotary"]
-    result = made(rows)
-    assert table_of(result).rows[0].cells[-1] == "not evaluated" and "inf" not in result.plots[0].svg
-    assert result.notes[-1] == "Not evaluated at 512: dense rotary (bits_per_byte is inf)."
-
-
 def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     rows = records()
     looked = changed(SPEC, looks=Looks(3, 12))
@@ -142,18 +133,6 @@ def test_intervals_at_a_length_are_corrected_for_the_looks() -> None:
     row, line = table[0], table_of(corrected).rows[0]
     assert line.cells[4] == format_interval(row.value), "at the trained length that of the verdicts"
     assert format_interval(row.value) != table_of(made(rows)).rows[0].cells[4]
-
-
-def test_the_plot_marks_where_models_were_trained_and_where_they_end() -> None:
-    far = LengthCurve("far", "#0072B2", trained=128, values={64: [2.0, 2.2], 128: [1.9, 2.1], 512: [3.0]})
-    near = LengthCurve("near & so", "#D55E00", "7 4", 128, {64: [2.0], 128: [2.1]}, {512: REASON})
-    drawn = length_plot([far, near], title="t", note="n", limits=(1.0, 4.0))
-    ET.fromstring(drawn)
-    assert drawn.count(">trained<") == 1 and drawn.count('fill="none" stroke="#D55E00" stroke-width="1.5"') == 1
-    assert "near &amp; so (× up to 128)" in drawn and drawn.count("×") == 2 and ">512<" in drawn
-    assert drawn.count("<polygon") == 2
-    apart = length_plot([far, LengthCurve("other", "#000000", trained=64, values={64: [2.0]})], title="t", limits=(1.0, 4.0))
-    assert ">trained<" not in apart and apart.count('stroke-width="1.5"') == 2, "each has its own"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 from attnlab._util.colors import BUILT_IN, color_of
 from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
-from attnlab.report.methods import reproduction
-from attnlab.report.plots.lines import Curve, curve_plot
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_limits, forest_plot, seed_plot
-from attnlab.report.plots.scatter import TradeoffPoint, pareto_front, tradeoff_plot
+from attnlab.report.plots.scatter import TradeoffPoint, pareto_front
 from attnlab.report.wording import format_p_value
 from attnlab.stats import compare
 from attnlab.stats.paired import Interval
@@ -149,22 +146,6 @@ def test_nothing_of_a_study_becomes_markup_in_markdown(tmp_path: Path) -> None:
     assert "\n`````yaml\n# ablations" in text and "# a fence\n`````\n" in text
 
 
-def test_svg_is_well_formed_whatever_the_values(folder: Path) -> None:
-    odd = [
-        seed_plot([SeedRow("a & b", "#000000", {0: 1.0}, 1.0)], title="<one value>"),
-        seed_plot([SeedRow("flat", "#000000", {0: 0.0, 1: 0.0}, 0.0, 0.0, 0.0)], title="zero"),
-        seed_plot([SeedRow("wide", "#000000", {0: 1.0, 1: 1.1}, 1.05, -40.0, 42.0)], title="two seeds", joined=True),
-        curve_plot([Curve("one point", "#000000", [(5, 2.0)])], title="short"),
-        curve_plot([Curve("flat", "#000000", [(0, 2.0), (9, 2.0)])], title="flat"),
-        forest_plot([ForestRow("same", "#000000", [0.0], 0.0, None, None, "0.0000")], title="one", direction="max"),
-        forest_plot([effect(1e-3), effect(2e-3), effect(-1e-3), effect(5.0)], title="far", direction="min", margin=0.01),
-        tradeoff_plot([point(1, 1)] * 2, title="alike", direction="min", cost_direction="min", axis_labels=("a", "b")),
-    ]
-    for text in [*odd, *(path.read_text() for path in folder.glob("*.svg"))]:
-        ET.fromstring(text)
-        assert "nan" not in text and "inf" not in text.replace("info", "")
-
-
 def effect(mean: float) -> ForestRow:
     return ForestRow(f"{mean} away", "#000000", [mean], mean, mean - 0.001, mean + 0.001, f"{mean:+.4f}")
 
@@ -253,21 +234,6 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
     assert color_of("cosine") == color_of("cosine") != color_of("dense")
     shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
     assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
-
-
-def test_the_newest_commit_is_the_one_to_check_out() -> None:
-    commands = reproduction(INFO, [{"commit": "0123456"}, {"commit": "89abcde+dirty"}, {"commit": None}]).commands
-    assert commands[0] == "git checkout 89abcde   # with uncommitted changes"
-
-
-def test_each_section_of_the_protocol_has_its_own_fields() -> None:
-    described = dict(methods.describe_methods(made_up()[0].to_dict("records"), axes=["variant", "position"]))  # type: ignore[arg-type]
-    assert (described["model"], described["train"], described["machine"]) == (
-        "dim 128, depth 2",
-        "steps 200, lr 0.0003",
-        "device cpu",
-    )
-    assert "evaluate" not in described and described["seeds"] == "0, 1, 2"
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:

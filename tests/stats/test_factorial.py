@@ -231,16 +231,6 @@ def test_cells_with_other_tests_are_not_compared() -> None:
     assert not result.effects and "tested" in result.problem
 
 
-def test_nothing_completed_is_said() -> None:
-    everything = [(cell, seed) for cell in range(8) for seed in range(3)]
-    result = result_of(two_level(3), noise(), lost=everything)
-    assert result.effects == () and result.problem == "no run has completed"
-
-
-def test_a_study_without_factors_has_no_effects() -> None:
-    assert estimate_effects([], comparison_spec("s", ("variant",), "score", "max")) is None
-
-
 def test_an_aliased_main_effect_says_so() -> None:
     result = result_of(two_level(3, "fractional", 4), noise())
     assert {effect.name: effect.aliases for effect in result.effects} == {

@@ -100,27 +100,6 @@ def test_items_that_hardly_matter_are_not_named() -> None:
     assert NEW_ITEMS not in [c.heading for c in verdict_table(judged, ONE).columns]
 
 
-def test_runs_without_common_items_are_left_out() -> None:
-    items, values = made_up(of_seed=0.01, of_item=0.02, seeds=3)
-    cells = study(values)
-    assert split_uncertainty(items.query("seed == 0"), cells, ONE) == (), "one seed"
-    assert split_uncertainty(items, cells, changed(ONE, metric="accuracy")) == ()
-    other = items.copy()
-    other.loc[other["cell"] == "dense", "count"] = 8
-    assert split_uncertainty(other, cells, ONE) == (), "other items"
-    assert split_uncertainty(items.iloc[:0], cells, ONE) == ()
-    assert UncertaintyParts("a", "b", 0.0, 0.0).item_share == 0.0
-
-
-@pytest.mark.parametrize("score", [numpy.nan, numpy.inf, 1e308])
-@pytest.mark.parametrize("cells", [["no_wo"], ["dense", "no_wo"]])
-def test_runs_with_an_infinite_score_have_no_parts(score: float, cells: list[str]) -> None:
-    items, values = made_up(of_seed=0.01, of_item=0.02, seeds=4)
-    items.loc[items["cell"].isin(cells) & (items["seed"] < 2) & (items.index == 3), "score"] = score
-    items.loc[items["cell"].isin(cells[:1]) & (items["seed"] == 3) & (items.index == 3), "score"] = -score
-    assert not split_uncertainty(items, study(values), ONE)
-
-
 def test_the_report_of_a_study_keeps_both_parts(root: Path, tmp_path: Path) -> None:
     base = {**small_study()["base"], "train": {"steps": 2, "batch_size": 2}}
     run({**small_study(), "base": base, "baseline": {"variant": "dense"}}, root=root, display=QUIET)

@@ -1,6 +1,5 @@
 """Tests of trends: how a difference from the baseline changes over levels."""
 
-from dataclasses import replace
 from math import log2
 from typing import Any
 
@@ -10,7 +9,7 @@ from scipy import stats
 
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
-from attnlab.stats.trend import Trend, TrendKind, TrendReason, fit_line, summarize_trends
+from attnlab.stats.trend import Trend, TrendKind, TrendReason, summarize_trends
 from tests.support.levels import LEVELS, made_up_levels, swept
 from tests.support.specs import changed
 
@@ -97,15 +96,6 @@ def test_the_margin_of_a_slope_is_that_of_the_study_over_the_range() -> None:
     assert trend.slope is not None and trend.slope.margin == pytest.approx(0.01 / log2(9))
 
 
-def test_two_levels_give_their_difference() -> None:
-    """The slope times the range is the change between the two."""
-    runs, spec = made_up_levels({"no_wo": [-0.0455, -0.0127]}, levels=(500, 1500), noise=0.01)
-    trend = summarize_trends(summarize_cells(runs, spec), spec)[0]
-    first, last = (comparison.difference for comparison in trend.ends)
-    assert trend.change is not None and first is not None and last is not None
-    assert trend.change.mean == pytest.approx(last.interval.mean - first.interval.mean)
-
-
 def test_p_values_are_corrected_over_the_trends_of_the_table() -> None:
     one = trends_of({"a": [0.0, 0.006, 0.012]}, noise=0.002)["a"]
     several = trends_of({"a": [0.0, 0.006, 0.012], "b": [0.0] * 3, "c": [0.0] * 3}, noise=0.002)["a"]
@@ -168,12 +158,6 @@ def test_each_baseline_and_each_other_axis_has_trends_of_its_own() -> None:
     assert {trend.kind for trend in trends[:2]} == {TrendKind.SHRINKS}
 
 
-def test_the_control_has_no_trend() -> None:
-    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01], "none": [1.0, 2.0, 3.0]})
-    trends = summarize_trends(summarize_cells(runs, spec), replace(spec, control={"variant": "none"}))
-    assert [trend.name for trend in trends] == ["no_wo"]
-
-
 def test_swept_cells_are_compared_at_their_optima() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
     (plain,) = summarize_trends(summarize_cells(runs, spec), spec)
@@ -181,13 +165,3 @@ def test_swept_cells_are_compared_at_their_optima() -> None:
     (trend,) = summarize_trends(summarize_cells(swept(runs), spec), spec)
     assert trend.kind is TrendKind.SHRINKS and trend.slope is not None and plain.slope is not None
     assert trend.slope.interval.mean == pytest.approx(plain.slope.interval.mean)
-
-
-def test_a_study_without_levels_has_no_trends() -> None:
-    runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
-    assert summarize_trends(summarize_cells(runs, spec), changed(spec, over="")) == []
-
-
-def test_a_line_through_three_points() -> None:
-    slope, middle = fit_line((1, 2, 8), (0.0, 1.0, 3.0))
-    assert slope == pytest.approx(1.0) and middle == pytest.approx(1.5)

@@ -116,13 +116,6 @@ def test_looks_at_runs_of_another_configuration_do_not_count(attnlab: Attnlab, r
     assert spec_of(root).looks is not None and spec_of(root).looks.first == 2, "these runs were judged at two seeds"
 
 
-def test_a_study_runs_again_after_a_look_at_fewer_seeds_of_another_configuration(attnlab: Attnlab, root: Path) -> None:
-    attnlab("run", "--seeds", "0-2", "--no-report")
-    attnlab("run", "--set", "train.steps=10", "--seeds", "0-1", "--no-report")
-    attnlab("run", "--set", "train.steps=10", "--seeds", "0-3", "--no-report")
-    assert spec_of(root).looks == Looks(2, 2, (4,))
-
-
 def test_looks_count_for_a_changed_question(attnlab: Attnlab, root: Path) -> None:
     attnlab("run", "--seeds", "0-2", "--no-report")
     attnlab("run", "--seeds", "0-3", "--set", "margin=0.2", "--set", "baseline.variant=narrow", "--no-report")

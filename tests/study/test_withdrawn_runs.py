@@ -262,12 +262,3 @@ def test_a_withdrawn_record_is_deleted_with_its_own_folder(finished: StudyResult
     with withdraw("small", [finished.rows[0].run_id], root=root) as runs:
         runs.delete()
     assert not kept.exists() and len([path for path in root.glob("work/*") if path.is_dir()]) == 1
-
-
-def test_a_target_that_names_nothing_or_too_much_changes_nothing(
-    finished: StudyResult, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for target, expected in (("dense s2", "did you mean 'dense s"), ("", "no run")):
-        assert main.main(["redo", "small", "dense s0", target]) == 2
-        assert expected in capsys.readouterr().err
-    assert names(root) == ["dense s0", "dense s1"]

@@ -1,7 +1,6 @@
 """Stand-ins for profiles: a training function with known scores, a tiny diagnostic, and a made-up profile."""
 
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from attnlab.config.run import RunConfig
@@ -40,19 +39,6 @@ class TinyParity(Parity):
 
     levels = ({"length": 8}, {"length": 9})
     steps = 2
-
-
-class StrictParity(Parity):
-    """Parity that is solved at a higher accuracy than that at which other runs end."""
-
-    threshold = 0.999
-
-
-class ParityByLoss(Parity):
-    """Parity with another metric."""
-
-    metric, direction = "loss", "min"
-    other_metrics = MappingProxyType({"accuracy": "max"})
 
 
 class Bidirectional(Dense):

@@ -1,21 +1,14 @@
 """Tests of the overlap of splits: planted passages are found wherever they stand, and a study reports them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from attnlab.planning.plan import plan
-from attnlab.registry import TASKS
-from attnlab.report import write as report
-from attnlab.report.methods import load_study_info
-from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.run import run
 from attnlab.tasks import overlap as module
 from attnlab.tasks.enwik8 import Enwik8
 from attnlab.tasks.overlap import WINDOW, Overlap
-from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.studies import STUDY, write
 
 
@@ -71,14 +64,6 @@ def test_a_large_train_is_read_in_parts_and_the_share_is_a_lower_bound(monkeypat
     assert some.partial and not whole.partial and 0 < some.share < 0.9 * whole.share
 
 
-@pytest.mark.parametrize(
-    "content", [np.zeros(0, np.uint8), np.zeros(63, np.uint8), np.zeros(64, np.uint8), np.zeros(9_001, np.uint16)]
-)
-def test_short_and_constant_splits(content: np.ndarray) -> None:
-    result = overlap(content, content)
-    assert result.shared == result.windows == max(0, len(content) - WINDOW // content.itemsize + 1)
-
-
 def test_the_check_misses_passages_with_a_change_in_every_window() -> None:
     """As documented: a passage with one changed byte in every window."""
     test = noise(20_000, seed=2)
@@ -132,17 +117,6 @@ def test_the_plan_notes_that_valid_is_test(name: str, corpus: Path) -> None:
     assert f"valid (copy.{suffix}) and test (other.{suffix}) are the same" in note
 
 
-def test_the_report_repeats_the_note(corpus: Path, root: Path) -> None:
-    task, _ = OPTIONS["text"]
-    planned = plan(write(corpus, STUDY.replace("{name: pydocs, length: 24}", task)))
-    (note,) = [note for note in planned.notes if note.startswith("data: ")]
-    run(planned, root=root, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", reference_scores=False)
-    runs = load_runs("s", root)
-    assert list(runs["data_notes"]) == [[note.removeprefix("data: ")]] * len(runs)
-    report.write(corpus / "page", info=load_study_info(runs, root=root), runs=runs, curves=load_curves("s", root))
-    assert note.removeprefix("data: ") in (corpus / "page" / "README.md").read_text(encoding="utf-8")
-
-
 OWN = """
 from attnlab.tasks.pydocs import PyDocs
 
@@ -151,13 +125,6 @@ class Own(PyDocs):
     def data_notes(self):
         return 1 / 0
 """
-
-
-@pytest.mark.parametrize("name", ["imdb", "enwik8", "pydocs"])
-def test_the_data_sets_notes_need_no_data(name: str, folders: Path) -> None:
-    task: Any = TASKS.get(name)()
-    assert all(isinstance(note, str) for note in task.data_notes())
-    assert list(folders.iterdir()) == []
 
 
 @pytest.mark.real

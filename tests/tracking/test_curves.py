@@ -1,25 +1,18 @@
 """Tests of reading many runs: the number of queries and requests does not grow with the runs, and no point is lost."""
 
-import json
 import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
-import pytest
-from mlflow.utils import rest_utils
-from requests import PreparedRequest, Response
 from sqlalchemy import Engine, event
 
 from attnlab import load_curves, load_runs
 from attnlab.report.write import write_report as report
-from attnlab.tracking import runs as curves_module
 from attnlab.tracking.attempts import restored
-from attnlab.tracking.client import connect, search_runs, tracking_uri
-from attnlab.tracking.runs import read_curves
+from attnlab.tracking.client import connect
 from benchmarks.large_study import CURVES, STEPS, make
 from tests.tracking.test_delivery import points
 
@@ -73,42 +66,3 @@ def test_curves_keep_their_order_and_their_nans(root: Path) -> None:
     assert len(curve) == len(points(root, run_id)) == len(STEPS) + 5
     assert sum(math.isnan(value) for value in curve["value"]) == 1
     assert {math.inf, -math.inf} < set(curve["value"])
-
-
-class FakeServer:
-    """Answers bulk requests from a database, at most ``limit`` points each, as MLflow's server does."""
-
-    def __init__(self, root: Path, *, limit: int, status: int = 200) -> None:
-        self.client, self.limit, self.status = connect(root), limit, status
-        self.requested: list[int] = []  # number of runs in each request
-
-    def __call__(self, creds: object, endpoint: str, method: str, *, params: list[tuple[str, str]]) -> Response:
-        request = PreparedRequest()
-        request.prepare("GET", f"http://host{endpoint}", params=params)
-        query = parse_qs(str(request.url).partition("?")[2])
-        self.requested.append(len(query["run_id"]))
-        metrics = [
-            {"run_id": run_id, "step": point.step, "value": point.value}
-            for run_id in sorted(query["run_id"])
-            for point in self.client.get_metric_history(run_id, query["metric_key"][0])
-        ]
-        response = Response()
-        response.status_code = self.status
-        response._content = json.dumps({"metrics": metrics[: self.limit]}).encode()
-        return response
-
-
-@pytest.mark.parametrize(("limit", "status", "requests"), [(25_000, 200, 4), (2 * len(STEPS) + 1, 200, 12), (25_000, 404, 4)])
-def test_a_server_is_asked_for_the_curves_of_many_runs_at_once(
-    root: Path, monkeypatch: pytest.MonkeyPatch, limit: int, status: int, requests: int
-) -> None:
-    """A response that is cut off is requested again in halves; without the endpoint, each curve is requested."""
-    make(root, runs=4, cells=2)
-    client = connect(root)
-    records = search_runs(client, client.get_experiment_by_name("large").experiment_id)  # type: ignore[union-attr]
-    expected = read_curves(client, tracking_uri(root), records)
-    server = FakeServer(root, limit=limit, status=status)
-    monkeypatch.setattr(rest_utils, "http_request", server)
-    monkeypatch.setattr(curves_module, "BULK_POINTS", limit)
-    assert read_curves(client, "http://host", records) == expected and len(expected) == 4 * len(CURVES)
-    assert len(server.requested) == requests and max(server.requested) == 4

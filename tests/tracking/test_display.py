@@ -13,7 +13,6 @@ from attnlab._util.run_state import RunState
 from attnlab.study.run import run
 from attnlab.tracking.attempts import SUMMARY_TAG, final_metrics
 from attnlab.tracking.client import connect
-from attnlab.tracking.system_metrics import INTERVAL_SECONDS, SystemMetrics
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import view_state
 from tests.study.test_study import QUIET, study
@@ -66,14 +65,3 @@ def test_a_run_has_system_metrics(root: Path, monkeypatch: pytest.MonkeyPatch, e
     names = {name for name in metrics if name.startswith("system/")}
     assert names >= {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} if enabled else not names
     assert not any("system" in name for name in (*load_runs("small", root), *load_curves("small", root)["metric"]))
-
-
-def test_system_metrics_are_read_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    system = SystemMetrics()
-    assert system.read() == {}
-    now += INTERVAL_SECONDS
-    values = system.read()
-    assert 0 <= values["system/cpu_utilization_percentage"] <= 100 and values["system/system_memory_usage_megabytes"] > 0
-    assert system.read() == {}

@@ -1,23 +1,16 @@
 """Tests of attention maps: recorded from trained weights, the reason if a variant has none, and the page's images."""
 
-import base64
-import re
-from io import BytesIO
 from pathlib import Path
 
-import numpy
 import pytest
 import torch
-from PIL import Image
 
 from attnlab.nn import attention
 from attnlab.planning.plan import plan
-from attnlab.report.plots import maps
 from attnlab.report.write import write_report as report
 from attnlab.study import run
 from attnlab.tasks import Task
 from attnlab.tasks.pydocs import PyDocs
-from attnlab.tracking.artifacts import AttentionMap
 from attnlab.trained.attention_maps import compute_maps, record_attention_maps
 from attnlab.training.train import train
 from tests.support.small_runs import tiny
@@ -63,27 +56,7 @@ def test_a_class_token_stands_before_the_words(small_reviews: None, tmp_path: Pa
     assert recorded.weights.shape == (2, 3, len(recorded.words), len(recorded.words))
 
 
-def test_a_picture_has_a_pixel_a_weight_and_the_largest_is_black() -> None:
-    weights = numpy.zeros((1, 2, 3, 3), dtype="float16")
-    weights[0, :, 0, 0], weights[0, :, 2, 1] = 1.0, 0.25
-    kept = AttentionMap(weights, ("a", "b", "c"), run="dense s0", cell="dense")
-    ((_, _, drawn),) = maps.draw_maps([kept, AttentionMap(reason="none", cell="basic")])
-    (encoded,) = re.findall(r"base64,([^\"]+)", drawn)
-    picture = Image.open(BytesIO(base64.b64decode(encoded)))
-    assert (picture.format, picture.mode) == ("PNG", "L")
-    assert numpy.asarray(picture).tolist() == [[0, 255, 255], [255, 255, 255], [255, 128, 255]]
-
-
 class Silent(PyDocs):
     """A task without text, as a user's task may be."""
 
     decode = Task.decode
-
-
-def test_tokens_of_a_task_without_text_are_their_numbers(tmp_path: Path) -> None:
-    silent = {"name": "tests.trained.test_attention_maps:Silent", "length": 24}
-    train(tiny(task=silent, train__steps=1), folder=tmp_path)
-    (recorded,) = compute_maps(tmp_path, length=3)
-    first = next(PyDocs(length=24).eval_batches("test", batch_size=1)).inputs[0, :3].tolist()
-    shown = " ".join(map(str, first))
-    assert f"Input: “{shown}”" in maps.describe_maps([recorded])[0][0]

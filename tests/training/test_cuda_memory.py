@@ -152,25 +152,3 @@ def test_a_plan_estimates_each_distinct_cell_once_and_names_those_that_do_not_fi
     cell = replace(cells[0], settings=cells[0].config.replace({"machine.device": "cuda"}))
     (note,) = planning_costs.memory_notes([cell], {cell.name: 600.0})
     assert [word for word in (repr(cell.name), "not fit", "1.6 GiB", "Small GPU", "1.0 GiB") if word not in note] == []
-
-
-def test_a_cell_for_a_device_that_is_not_here_has_an_estimate(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(STUDY)
-    on_cpu, on_cuda = (
-        planning_costs.cuda_peaks(plan(path, sets={"machine.device": device}).cells[:1]) for device in ("cpu", "cuda")
-    )
-    assert on_cpu == on_cuda and on_cpu["dense"]
-
-
-def test_a_step_that_cannot_be_traced_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(STUDY)
-
-    def asks_for_values(config: RunConfig, task: Task) -> float:
-        raise RuntimeError("a fake tensor has no values\nand a second line")
-
-    monkeypatch.setattr(cuda_memory, "cuda_peak_mib", asks_for_values)
-    cells = plan(path).cells[:1]
-    notes = list(planning_costs.memory_notes(cells, planning_costs.cuda_peaks(cells)))
-    assert len(notes) == 1 and "'dense'" in notes[0] and "a fake tensor has no values" in notes[0]

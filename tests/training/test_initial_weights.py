@@ -137,18 +137,6 @@ def test_a_result_that_began_with_other_weights_is_not_used(tmp_path: Path, capl
     assert "other weights" in caplog.text
 
 
-def test_a_checkpoint_that_began_with_other_weights_is_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(SOURCE, tmp_path)
-    config = starting_from(tiny(train__steps=6, train__checkpoint_every=2), SOURCE)
-    interrupt(config, tmp_path, monkeypatch)
-    replace_weights(SOURCE, tmp_path)
-    resumed = run(config, tmp_path)
-    assert "other weights" in caplog.text and resumed.summary["tokens"] == 6 * 4 * 24
-    assert resumed.tags[WEIGHTS_TAG] == weights.recorded_digest(tmp_path / SOURCE.fingerprint())
-
-
 def test_without_weights_there_is_no_start_from_scratch(tmp_path: Path) -> None:
     config = starting_from(TUNED, SOURCE)
     with pytest.raises(UserError, match="no weights of the stage 'pretrain'"):

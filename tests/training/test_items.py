@@ -82,14 +82,6 @@ def test_a_metric_of_ones_own_is_scored_row_by_row(tmp_path: Path) -> None:
     assert set(arrays["score"]) <= {0.0, 2.0} and arrays["score"].mean() == pytest.approx(scores["twice"])
 
 
-def test_a_task_that_cannot_score_a_row_keeps_its_result(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    task, config, items = Whole(), tiny(model__pool="max", evaluate__test_limit=None), ItemScores()
-    scores = evaluate(build(config, task), task, "test", config=config, device=torch.device("cpu"), items=items)
-    items.save(tmp_path)
-    assert 0 <= scores["twice"] <= 2 and not (tmp_path / ITEMS_FILE).exists()
-    assert len(caplog.records) == 1 and "a single row has no rank" in caplog.text
-
-
 def test_a_run_keeps_its_items_and_a_resumed_one_has_the_same(tmp_path: Path) -> None:
     config, at = tiny(train__checkpoint_every=4), {name: tmp_path / name for name in ("whole", "resumed")}
     train(config, folder=at["whole"])

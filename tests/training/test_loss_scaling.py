@@ -10,7 +10,7 @@ from torch import nn
 
 from attnlab import plan
 from attnlab.config.run import RunConfig
-from attnlab.nn import attention, processor
+from attnlab.nn import processor
 from attnlab.training import gradients
 from attnlab.training.distributed import Group
 from attnlab.training.gradients import LossScaler
@@ -137,8 +137,3 @@ def test_a_layer_without_a_kernel_is_refused(precision: str, monkeypatch: pytest
     lstm, dense = plan({"study": "s", "base": base, "grid": {"variant": ["lstm", "dense"]}}).cells
     assert dense.refusal is None and lstm.refusal is not None
     assert f"no {precision} kernel for nn.LSTM" in lstm.refusal
-
-
-def test_a_backend_that_needs_other_widths_is_refused() -> None:
-    reasons = [attention.unsupported("xformers", device="cuda", head_dim=12, precision=name) for name in ("fp16", "bf16")]
-    assert all(reason is not None and "multiple of 8" in reason for reason in reasons)

@@ -314,13 +314,6 @@ def test_dense_agrees_with_pytorch_multihead_attention(bias: bool) -> None:
     torch.testing.assert_close(variant(x), theirs(x, x, x, attn_mask=hidden, need_weights=False)[0])
 
 
-@pytest.mark.parametrize("name", ["strided_sparse", "fixed_sparse"])
-def test_sparse_variants_have_biases(name: str) -> None:
-    variant = make(name, bias=True, stride=4)
-    sets = {"strided_sparse": lambda i: child.strided(i, 4), "fixed_sparse": lambda i: child.fixed(i, 4, 4)}[name]
-    assert_same(variant, multi_head(variant, visible=lambda h, i, j: j in sets(i)[h >= HEADS // 2]))
-
-
 @pytest.mark.parametrize("name", ["narrow", "none"])
 def test_biases_of_single_layers_shift_their_outputs(name: str) -> None:
     """Each bias is added to the output of its layer, which a hook on the variant without biases does, too."""
