@@ -139,9 +139,9 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
     for cell in cells:
         _check_program(study, cell.command)
     listing = {name: file_digest(study.folder / name) for name in counted_files(study)}
-    named = list(dict.fromkeys(name for cell in cells for name in _named(study, cell.command)))
-    _check_named(study, named, listing)
-    update = {"files": _recorded(listing, first=named), "listing": listing}
+    commands = [cell.command for cell in cells]
+    _check_named(study, uncounted_files(study, commands, listing))
+    update = {"files": _recorded(listing, first=_all_named(study, commands)), "listing": listing}
     return [Cell(cell.name, cell.axes, cell.command.model_copy(update=update), where=cell.place) for cell in cells]
 
 
@@ -162,18 +162,25 @@ def _check_program(study: StudyConfig, command: CommandConfig) -> None:
         raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
 
 
-def _check_named(study: StudyConfig, named: Sequence[str], listing: Mapping[str, str]) -> None:
+def uncounted_files(study: StudyConfig, commands: Iterable[CommandConfig], listing: Mapping[str, str]) -> list[str]:
+    """Return the files and folders that commands name and that do not count; none if the study says what counts."""
+    named = () if study.files is not None else _all_named(study, commands)
+    return [name for name in named if not any(counted == name or counted.startswith(f"{name}/") for counted in listing)]
+
+
+def _check_named(study: StudyConfig, uncounted: Sequence[str]) -> None:
     """Raise ``UserError`` for a file that a command names if neither ``files`` nor git says whether it counts."""
-    if study.files is not None:
-        return
     in_git = bool(git.listed_files(study.folder))
-    for name in named:
-        is_counted = any(counted == name or counted.startswith(f"{name}/") for counted in listing)
-        if not is_counted and not (in_git and not name.startswith("../")):  # git ignores it
+    for name in uncounted:
+        if not in_git or name.startswith("../"):  # else git ignores it
             message = (
                 f"command: expected the key 'files', because the command names {name!r}, which would not count: list what the"
             )
             raise UserError(f'{message} program reads, for example files: ["*.py", {name}]', study.where("command"))
+
+
+def _all_named(study: StudyConfig, commands: Iterable[CommandConfig]) -> list[str]:
+    return list(dict.fromkeys(name for command in commands for name in _named(study, command)))
 
 
 def _named(study: StudyConfig, command: CommandConfig) -> Iterator[str]:

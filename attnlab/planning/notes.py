@@ -27,6 +27,7 @@ from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.models.parts import Part, build_attention, build_components, parts
 from attnlab.planning.cell import Cell
+from attnlab.planning.command_files import uncounted_files
 from attnlab.planning.effects import dead_axes, ineffective_fields
 from attnlab.planning.evaluations import evaluation_schedule
 from attnlab.planning.matching import CellPair
@@ -36,7 +37,7 @@ from attnlab.planning.tasks import range_notes, share_notes
 from attnlab.registry import ANALYSES
 from attnlab.training.optim import warmup_steps
 
-SHOWN = 3  # names of cells in a note
+SHOWN = 3  # names in a note
 ROWS_CHECKED = 64  # rows of a pattern that are compared with those of dense attention
 EQUAL_COSTS = 0.02  # relative difference of the training FLOPs up to which unequal steps are a match of costs
 
@@ -363,6 +364,14 @@ def stage_texts(draft: Draft) -> Iterator[str]:
     return test_text_notes(draft.runnable)
 
 
+def inputs(draft: Draft) -> Iterator[str]:
+    """Yield a note on files that a command names and that do not count, for example because git ignores them."""
+    commands = [cell.settings for cell in draft.plan.cells if isinstance(cell.settings, CommandConfig)]
+    if commands and (names := uncounted_files(draft.study, commands, commands[0].listing)):
+        shown = ", ".join(names[:SHOWN])
+        yield f"no run is repeated when {shown} changes, which git ignores: list what the program reads under 'files'"
+
+
 def data(draft: Draft) -> Iterator[str]:
     """Yield what the tasks say about their data."""
     return (f"data: {note}" for note in dict.fromkeys(note for cell in draft.plan.cells for note in cell.data_notes))
@@ -372,7 +381,7 @@ RULES: tuple[Rule, ...] = (
     *(margins, equal_cells, analyses, matches, baselines, tests, controls, trainings, factors, budgets, stops),
     *(warmups, patterns, lengths, stage_texts, directions, data),
 )
-RULES_OF_PROGRAMS: tuple[Rule, ...] = (baselines, tests, controls, directions, analyses, margins)
+RULES_OF_PROGRAMS: tuple[Rule, ...] = (inputs, baselines, tests, controls, directions, analyses, margins)
 
 
 def listed(names: Iterable[str]) -> str:
