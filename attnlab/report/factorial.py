@@ -26,7 +26,7 @@ from attnlab.report.wording import (
     format_p_value,
 )
 from attnlab.stats.compare import ComparisonSpec
-from attnlab.stats.factorial import Effect, FactorialResult, FamilyError
+from attnlab.stats.factorial import Effect, FactorialResult
 from attnlab.stats.paired import describe_level
 from attnlab.stats.records import as_columns
 from attnlab.stats.verdict import VerdictKind
@@ -111,29 +111,9 @@ def effect_notes(result: FactorialResult, spec: ComparisonSpec) -> Iterator[str]
         f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method over all main effects, and separately over "
         "interactions."
     )
-    yield from error_notes(result)
     yield from describe_mark(
         {short_name(effect): effect.difference for effect in result.effects}, of="main effects or interactions"
     )
-
-
-def error_notes(result: FactorialResult) -> Iterator[str]:
-    """Yield notes on the two tests of an effect, and on the error of its family."""
-    tested = {main: error for main, error in result.errors.items() if any(e.is_main is main for e in result.effects)}
-    if not any(effect.difference.p_moderated is not None for effect in result.effects):
-        return
-    errors = [f"{'main effects' if main else 'interactions'}: {_describe_error(error, main)}" for main, error in tested.items()]
-    yield f"The second t-test of a verdict has the error of {'; of '.join(errors)}."
-    scattered = [effect for effect in result.effects if effect.scatters]
-    if scattered:
-        yield f"{_list([short_name(effect) for effect in scattered])}: scatter over the seeds beyond chance (F-test at 5 %)."
-
-
-def _describe_error(error: FamilyError, main: bool) -> str:
-    degrees = f"{count(error.degrees_of_freedom, 'degree')} of freedom"
-    if error.is_of_family:
-        return f"their mean variance over the seeds, which is larger than the residual ({degrees})"
-    return f"the residual{'' if main else ' without the scatter of main effects'} ({degrees})"
 
 
 def _plots(result: FactorialResult, spec: ComparisonSpec) -> Iterator[Figure]:

@@ -58,8 +58,7 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
             by_panel = {panel: [curve for curve in drawn if panels[curve.name] == panel] for panel in order}
         else:
             by_panel = {"": drawn}
-        completed = [run for run in results.records if run["state"] == RunState.COMPLETED]
-        notes = list(_notes(estimate, results.spec, _rows_of(completed)))
+        notes = list(_notes(estimate, results.spec))
         lengths = sorted({length for curve in estimate for length in (*curve.values, *curve.reasons)})
         trained = {curve.trained for curve in estimate}
         differences = {n: _differences(results, n, is_trained=trained == {n}) for n in lengths}
@@ -72,14 +71,6 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
 def _panels(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Return cell -> its values on all axes but the variant."""
     return {cell.name: cell_name({axis: v for axis, v in cell.axes.items() if axis != "variant"}) for cell in cells}
-
-
-def _rows_of(runs: Iterable[RunRecord]) -> str:
-    """Return what is scored at each length, as far as the data of the runs tell."""
-    data = {str(run.get("data") or "") for run in runs}
-    if all(" generator " in text for text in data):
-        return "Rows of each length are generated."
-    return "The same texts, truncated to the length, are scored." if all(t.startswith(("imdb", "csv")) for t in data) else ""
 
 
 def _length_curve(name: str, runs: Sequence[Mapping[str, Any]], spec: ComparisonSpec, *, color: str, dash: str) -> LengthCurve:
@@ -156,14 +147,10 @@ def _score(curve: LengthCurve, length: int, spec: ComparisonSpec) -> str:
     return f"{score} ({share})" if share else score
 
 
-def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec, rows: str) -> Iterable[str]:
+def _notes(curves: Sequence[LengthCurve], spec: ComparisonSpec) -> Iterable[str]:
     metric = base_metric(spec.metric)
-    items = {"bits_per_byte": "bytes", "bits_per_token": "tokens"}.get(metric)
-    scored = f"The same {items} are scored at every length." if items else rows
-    yield (
-        f"{metric} on the test split, without further training.{f' {scored}' if scored else ''} ± is half the width of the "
-        f"95 % interval over seeds{', corrected for the looks' if spec.looks and spec.looks.count > 1 else ''}."
-    )
+    corrected = " Intervals are corrected for the looks." if spec.looks and spec.looks.count > 1 else ""
+    yield f"{metric} on the test split, without further training.{corrected}"
     # Cells with the same reason at the same lengths share one note.
     cells: dict[tuple[str, str, str], list[str]] = {}
     for curve in curves:

@@ -36,13 +36,6 @@ if TYPE_CHECKING:
 
 SINGLE_FIELDS = ("task", "data", "variant", "position", "backend")
 ENVIRONMENT = ("data_sizes", "device", "versions", "commit")
-TIME_PARTS = {  # part of a run's time -> label
-    "train": "steps",
-    "evaluation": "evaluation",
-    "logging": "logging",
-    "checkpoint": "checkpoints",
-    "startup": "start",
-}
 MAX_COMMANDS = 6  # a study may have been resumed many times
 
 COMMIT = re.compile(r"[0-9a-f]{7,64}(\+dirty)?")
@@ -215,23 +208,13 @@ def describe_methods(
     before = f"; plus {total_seconds(stages, 'seconds') / 60:.1f} minutes of stages" if stages else ""
     search = f"; plus {total_seconds(trials, 'seconds') / 60:.1f} minutes of search" if trials else ""
     evaluation = "" if of_program else ", including evaluation"
-    rows.append(("time", f"{minutes:.1f} minutes over all runs{evaluation}{_time_shares(records)}{search}{before}"))
+    rows.append(("time", f"{minutes:.1f} minutes over all runs{evaluation}{search}{before}"))
     return [(name, text) for name, text in rows if text]
 
 
 def total_seconds(records: Sequence[Mapping[str, Any]], name: str) -> float:
     """Return the sum of a column over the runs that have it."""
     return sum(float(record[name]) for record in records if record.get(name) and record[name] == record[name])
-
-
-def _time_shares(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the share of each part in the runs' time; "" if the runs do not record it."""
-    seconds = {part: total_seconds(records, f"{part}_seconds") for part in TIME_PARTS}
-    if not seconds["startup"]:
-        return ""
-    total = sum(seconds.values())
-    parts = [f"{TIME_PARTS[part]} {value / total:.1%}" for part, value in seconds.items()]
-    return f": {', '.join(parts)} (steps include {total_seconds(records, 'data_seconds') / total:.1%} for drawing batches)"
 
 
 def values_text(records: Sequence[Mapping[str, Any]], name: str, *, separator: str = " or ") -> str:

@@ -8,12 +8,11 @@ from typing import Any
 from attnlab._util.metrics import is_share
 from attnlab.config.axes import text
 from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
-from attnlab.report.wording import count, describe_mark
+from attnlab.report.wording import describe_mark
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.paired import ROUNDING, Difference, NoTest, is_constant
 from attnlab.stats.question import has_wide_margin
 from attnlab.stats.records import comparison_name, is_present
-from attnlab.stats.variance_prior import VariancePrior
 from attnlab.stats.verdict import Sensitivity
 
 MARKS = {
@@ -62,32 +61,14 @@ def control_notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[st
 
 
 def notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
-    """Return notes on moderated t-tests and simultaneous intervals, if there are any."""
+    """Return the note on simultaneous intervals, if there are any."""
     compared = [cell for cell in comparisons(cells) if cell.difference is not None]
-    texts = []
-    priors = [cell.difference.interval.prior for cell in compared if cell.difference and cell.difference.interval.prior]
-    if priors:
-        texts.append(
-            f"In the test of the table, differences borrow from {_describe_lenders(priors)} (moderated t-test): the mean of "
-            f"their variances has the weight of {count(priors[0].degrees_of_freedom, 'degree')} of freedom."
-        )
-    texts += describe_mark(
-        {_comparison(cell, cells): cell.difference for cell in compared if cell.difference}, of="differences"
-    )
-    return texts
+    return describe_mark({_comparison(cell, cells): cell.difference for cell in compared if cell.difference}, of="differences")
 
 
 def _comparison(cell: CellSummary, cells: Sequence[CellSummary]) -> str:
     """Return the name of a compared cell, with its baseline if a cell is compared with several."""
     return comparison_name(cell.name, cell.baseline) if any(other.further for other in cells) else cell.name
-
-
-def _describe_lenders(priors: Sequence[VariancePrior]) -> str:
-    """Return the comparisons that share an averaged variance as text."""
-    if priors[0].groups == 1:
-        return f"the table's {priors[0].comparisons} comparisons"
-    numbers = sorted({prior.comparisons for prior in priors})
-    return f"the {' or '.join(map(str, numbers))} comparisons at the same level, on the same test"
 
 
 def is_of_program(records: Sequence[Mapping[str, Any]]) -> bool:

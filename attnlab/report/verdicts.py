@@ -177,7 +177,8 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     texts = [*note_on_batches(cells), *notes_on_intervals(cells)]
     if not spec.estimator.is_exact:
         level = f"Verdicts are at {describe_level(spec.margin)}, corrected by Holm's method"
-        texts.append(f"{level} over all comparisons of {spec.family}.")
+        moderated = any(cell.difference.interval.prior for cell in cells if cell.difference)
+        texts.append(f"{level} over all comparisons of {spec.family}{', with moderated t-tests' if moderated else ''}.")
     if spec.looks is not None and spec.looks.count > 1:
         texts.append(describe_looks(spec.looks))
     texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]

@@ -75,7 +75,6 @@ class Effect:
         difference: Mean and tests of `values`, corrected over all main effects or over all interactions.
         verdict: Better or worse with the factor on.
         aliases: (coefficient, name) of the effects that this estimate contains as well.
-        scatters: True when it scatters over the seeds beyond chance, so that its test mostly uses the variance of its values.
     """
 
     name: str
@@ -84,7 +83,6 @@ class Effect:
     difference: paired.Difference
     verdict: Verdict
     aliases: tuple[tuple[float, str], ...] = ()
-    scatters: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,15 +92,12 @@ class FamilyError:
     Attributes:
         variance: Of one run, in the metric's unit squared.
         degrees_of_freedom: Of the variance.
-        is_of_family: True when it is the mean variance of the family's effects over the seeds, which is larger than the
-            residual.
         rest: Variance of one run from the rest of the residual, without the scatter of the family.
         rest_degrees_of_freedom: Of that variance; 0 without a rest.
     """
 
     variance: float
     degrees_of_freedom: int
-    is_of_family: bool = False
     rest: float = 0.0
     rest_degrees_of_freedom: int = 0
 
@@ -299,8 +294,8 @@ def _family_error(every: tuple[float, int], rest: tuple[float, int]) -> FamilyEr
     residual, of_family = every[0] / every[1], squares / degrees_of_freedom
     without = (rest[0] / rest[1], rest[1]) if rest[1] else (0.0, 0)
     if of_family > residual:
-        return FamilyError(of_family, degrees_of_freedom, True, *without)
-    return FamilyError(residual, every[1], False, *without)
+        return FamilyError(of_family, degrees_of_freedom, *without)
+    return FamilyError(residual, every[1], *without)
 
 
 def _completed_tables(
@@ -349,9 +344,8 @@ def _judged(
             verdict = judge(difference, direction=spec.direction)
             if verdict.kind is VerdictKind.EQUIVALENT and is_wide(spec.margin, [scale], metric=spec.metric):
                 verdict = replace(verdict, sensitivity=Sensitivity.WIDE_MARGIN)
-            aliases, error = tuple(contained.get(effect.name, ())), errors.get(is_main)
-            scatters = error is not None and _scatters(difference.interval, error, effect.factor)
-            effects.append(Effect(effect.name, is_main, effect.values, difference, verdict, aliases, scatters))
+            aliases = tuple(contained.get(effect.name, ()))
+            effects.append(Effect(effect.name, is_main, effect.values, difference, verdict, aliases))
     return effects
 
 
@@ -379,13 +373,13 @@ def judge_family(
         if difference is not None and len(effect.values) > 1 and withheld and withheld[i]:
             difference = paired.withhold(difference, paired.NoTest.LOSSES)
         if difference is not None and error is not None and difference.p is not None and difference.interval.sd:
-            prior = _prior(difference.interval, error, effect.factor, len(family))
+            prior = _prior(difference.interval, error, effect.factor)
             difference = paired.moderated_t_test(difference, prior) if prior else difference
         differences.append(difference)
     return [difference for difference in paired.correct(differences) if difference is not None]
 
 
-def _prior(mean: paired.Interval, error: FamilyError, factor: float, effects: int) -> VariancePrior | None:
+def _prior(mean: paired.Interval, error: FamilyError, factor: float) -> VariancePrior | None:
     """Return the prior with which the moderated variance of an effect is the error of its family.
 
     It is the part of the error that the scatter of the effect itself does not contribute, with less weight for an effect that
@@ -397,7 +391,7 @@ def _prior(mean: paired.Interval, error: FamilyError, factor: float, effects: in
     assert mean.sd is not None
     variance = max(0.0, (every * factor * error.variance - own * mean.sd**2) / (every - own))
     most = MAX_PRIOR if _scatters(mean, error, factor) else every
-    return VariancePrior(min(most, every - own), variance, effects)
+    return VariancePrior(min(most, every - own), variance)
 
 
 def _scatters(mean: paired.Interval, error: FamilyError, factor: float) -> bool:

@@ -70,7 +70,6 @@ def moderate(
         twins = are_twins(*_spreads(members.values()))
         kept = {i: difference for (i, difference), twin in zip(members.items(), twins, strict=True) if not twin}
         if prior := table_prior(*_spreads(kept.values()), most=most):
-            prior = replace(prior, groups=len(tested))
             moderated = [moderated_t_test(kept[i], prior) if i in kept else d for i, d in enumerate(moderated)]
     return moderated
 

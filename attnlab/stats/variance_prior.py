@@ -40,14 +40,10 @@ class VariancePrior:
     Attributes:
         degrees_of_freedom: Its weight against the n - 1 degrees of freedom of n pairs.
         variance: The table's mean variance of a pair's difference, in the metric's unit squared.
-        comparisons: Number of comparisons in this mean.
-        groups: Number of priors in the table.
     """
 
     degrees_of_freedom: int
     variance: float
-    comparisons: int
-    groups: int = 1
 
 
 def table_prior(
@@ -63,7 +59,7 @@ def table_prior(
     degrees_of_freedom = min(most, prior_degrees_of_freedom(min(pairs, default=0), len(variances)))
     if not degrees_of_freedom:
         return None
-    return VariancePrior(degrees_of_freedom, sum(variances) / len(variances), len(variances))
+    return VariancePrior(degrees_of_freedom, sum(variances) / len(variances))
 
 
 def are_twins(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:

@@ -5,13 +5,12 @@ from typing import Any
 import numpy
 import pytest
 
-from attnlab.report.notes import notes_on_intervals
 from attnlab.stats import joint, paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.variance_prior import are_twins, prior_degrees_of_freedom, table_prior
-from tests.support.specs import changed, comparison_spec
+from tests.support.specs import comparison_spec
 
 Table = list[paired.Difference]
 
@@ -54,7 +53,6 @@ def test_the_table_has_moderated_t_tests_and_each_comparison_its_own(comparisons
     assert [d.interval.low for d in differences] == pytest.approx(low)
     assert [d.interval.high for d in differences] == pytest.approx(high)
     assert [d.interval.sd for d in differences] == pytest.approx(gaps.std(axis=1, ddof=1)), "that of the seeds remains"
-    assert {d.interval.prior and d.interval.prior.comparisons for d in differences} == {comparisons}
 
 
 def test_the_effect_size_uses_the_moderated_spread() -> None:
@@ -131,7 +129,7 @@ def test_the_weight_of_the_prior_grows_with_the_table() -> None:
 
 def test_the_comparison_with_the_fewest_pairs_decides() -> None:
     prior = table_prior([1.0, 2.0, 6.0], [5, 3, 5])
-    assert prior is not None and (prior.degrees_of_freedom, prior.variance, prior.comparisons) == (1, 3.0, 3)
+    assert prior is not None and (prior.degrees_of_freedom, prior.variance) == (1, 3.0)
     assert table_prior([], []) is None
 
 
@@ -197,7 +195,6 @@ def test_each_group_borrows_from_its_own_comparisons() -> None:
             i.degrees_of_freedom for i in tests
         } == {df}
         assert [i.mean for i in tests] == pytest.approx(means)
-        assert {(i.prior.comparisons, i.prior.groups) for i in tests if i.prior} == {(len(part), 2)}
     alone = joint.moderate(compare(gaps), groups=["a"] * 7)
     assert alone == joint.moderate(compare(gaps)), "one group is the whole table"
     assert all(d == plain for d, plain in zip(joint.moderate(compare(gaps), groups=range(7)), compare(gaps), strict=True))
@@ -221,10 +218,4 @@ def test_comparisons_borrow_within_their_level_and_test() -> None:
     for steps in ("500", "1500", "4500"):
         intervals = [c.difference.interval for c in compared if c.difference and c.axes["train.steps"] == steps]
         mean = numpy.mean([(interval.sd or 0) ** 2 for interval in intervals])
-        assert {i.prior.comparisons for i in intervals if i.prior} == {3}
         assert [i.prior and i.prior.variance for i in intervals] == pytest.approx([mean] * 3)
-    by_test = summarize_cells(runs, changed(spec, over=""))
-    numbers = {c.axes["train.steps"]: c.difference.interval.prior for c in by_test if c.difference}
-    assert [prior and (prior.comparisons, prior.groups) for prior in numbers.values()] == [(6, 2), (6, 2), (3, 2)]
-    assert "the 3 comparisons at the same level" in notes_on_intervals(cells)[0]
-    assert "the 3 or 6 comparisons" in notes_on_intervals(by_test)[0]

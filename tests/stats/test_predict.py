@@ -44,7 +44,7 @@ def test_a_moderated_variance_counts_with_its_degrees_of_freedom() -> None:
     from scipy.stats import t
 
     random, n, studies, added = numpy.random.RandomState(1), 3, 40_000, 2
-    prior = VariancePrior(4, 0.0004, 5)
+    prior = VariancePrior(4, 0.0004)
     values, freedom = numpy.array(VALUES[:n]) + 0.01, 4 + n - 1
     plain = difference(values.tolist())
     moderated = replace(plain, interval=replace(plain.interval, prior=prior), levels=(0.02, 0.02))
