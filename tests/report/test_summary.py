@@ -254,6 +254,20 @@ def test_the_verdicts_of_a_summary_are_bold() -> None:
     assert strong == expected
 
 
+@pytest.mark.parametrize(("gap", "named"), [(0.0, True), (-0.1, False)])
+def test_the_cheapest_cell_is_named_when_none_is_better(gap: float, named: bool) -> None:
+    values = {"dense": STEADY, "no_wo": shifted(0, 0.003), "narrow": shifted(0.1), "wide": shifted(gap, 0.003)}
+    parameters = {"dense": 1000.0, "no_wo": 900.0, "narrow": 500.0, "wide": 1000.0}
+    records = [
+        {"variant": name, "cell": name, "seed": i, "state": "completed", "bits_per_byte": v, "parameters": parameters[name]}
+        for name, of_cell in values.items()
+        for i, v in enumerate(of_cell)
+    ]
+    sentence = "".join(summarize(summarize_cells(records, ONE), ONE).plain)
+    cheapest = "The cheapest cell that is not shown to be worse is `no_wo`: 10 % fewer parameters."
+    assert (cheapest in sentence) == named, sentence
+
+
 def test_the_subject_comes_before_the_control_in_every_sentence() -> None:
     cells = {"dense": STEADY, "none": shifted(0.9), "no_wo": shifted(0.1)}
     summary = summarize(study(cells), changed(ONE, control={"variant": "none"}))
