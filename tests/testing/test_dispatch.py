@@ -10,6 +10,10 @@ import attnlab
 from attnlab.errors import UserError
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import CheckResult
+from attnlab.testing.checks import CHECKS
+from attnlab.testing.model_checks import MODEL_CHECKS
+from attnlab.testing.position_checks import POSITION_CHECKS
+from attnlab.testing.task_checks import TASK_CHECKS
 from tests.support.paths import ROOT
 
 BROKEN = ROOT / "examples" / "my_variant" / "broken.py"
@@ -66,3 +70,14 @@ def test_a_mistake_is_one_line(target: Any, arguments: dict[str, Any], word: str
     with pytest.raises(UserError, match=word) as raised:
         attnlab.check(target, **arguments)
     assert "\n" not in str(raised.value)
+
+
+def test_the_documented_numbers_of_properties_are_those_of_the_checks() -> None:
+    page = " ".join((ROOT / "docs" / "how-to" / "check.md").read_text(encoding="utf-8").split())
+    for words, checks in (
+        ("variant against {} properties", CHECKS),
+        ("against {} properties (shapes", POSITION_CHECKS),
+        ("A task is tested against {}:", TASK_CHECKS),
+        ("encoder_decoder`) is tested against {}:", MODEL_CHECKS),
+    ):
+        assert words.format(len(checks)) in page
