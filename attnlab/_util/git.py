@@ -1,25 +1,18 @@
-"""Questions to git, which runs no program that a repository names."""
+"""Questions to git."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 TIMEOUT = 20  # seconds
-OPTIONS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def git(folder: str | Path, *arguments: str, options: Sequence[str] = ()) -> str:
+def git(folder: str | Path, *arguments: str) -> str:
     """Return what a command prints; "" if it fails, for example outside of a checkout."""
-    words = ["git", *OPTIONS, *options, "-C", str(folder), *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "GIT_EXTERNAL_DIFF"} | ENVIRONMENT
+    words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            words, capture_output=True, check=False, timeout=TIMEOUT, env=environment, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(words, capture_output=True, check=False, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):  # no git on this machine
         return ""
     return done.stdout.decode(errors="surrogateescape").strip("\n") if done.returncode == 0 else ""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
@@ -51,7 +49,7 @@ class Plugins:
 
     def _entry_points(self) -> dict[str, EntryPoint]:
         points: dict[str, EntryPoint] = {}
-        for point in _installed_entry_points(self._group, tuple((place, _last_change(place)) for place in sys.path)):
+        for point in _installed_entry_points(self._group):
             first = points.setdefault(point.name, point)
             if first.value != point.value or point.name in self._builtin:
                 other = self._builtin.get(point.name, first.value)
@@ -65,21 +63,9 @@ class Plugins:
             raise UserError(f"{self.kind} {point.name!r}: importing {point.value} failed: {error}") from error
 
 
-@lru_cache
-def _installed_entry_points(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """Return a group's entry points of all installed packages; metadata are read again when a place of the path changes.
-
-    Args:
-        places: the folders of the search path, with the time of each one's last change.
-    """
+@cache
+def _installed_entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Return a group's entry points of all installed packages."""
     from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
 
     return tuple(entry_points(group=group))
-
-
-def _last_change(place: str) -> int:
-    """Return the time at which an entry of a folder was last added, removed or renamed; 0 when there is no such folder."""
-    try:
-        return os.stat(place).st_mtime_ns
-    except OSError:
-        return 0

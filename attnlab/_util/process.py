@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import select
 import signal
 import sys
 import tempfile
 import threading
-import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +22,6 @@ from typing import Any
 
 from attnlab.errors import UserError
 
-PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a process whose server ended
 MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes, of the kernel
 SOCKET_NAME = 40  # bytes that multiprocessing adds to the folder
 _main_lock = threading.Lock()
@@ -57,31 +54,20 @@ def require_short_temporary_folder() -> None:
 
 
 def fork(
-    target: Callable[..., None], arguments: Callable[[], tuple[Any, ...]], *, name: str, preload: str, daemon: bool = False
+    target: Callable[..., None], arguments: tuple[Any, ...], *, name: str, preload: str, daemon: bool = False
 ) -> ForkServerProcess:
-    """Start a process that calls ``target(*arguments())``, forked from the server that has imported ``preload``.
+    """Start a process that calls ``target(*arguments)``, forked from the server that has imported ``preload``.
 
-    If the server ends meanwhile, a new one is started, after a pause. The one that ended may have forked a process of which
-    this one knows nothing: ``arguments`` is called for each attempt, so that no two processes share a pipe.
+    A server that ended before is started again.
 
     Raises:
-        UserError: the server ended each time, or this process is daemonic.
+        UserError: this process is daemonic.
     """
-    context = multiprocessing.get_context("forkserver")
-    for pause in (*PAUSES, None):
-        try:
-            start_fork_server(preload)
-            process = context.Process(target=target, args=arguments(), name=name, daemon=daemon)
-            with _hidden_main(), _safe_path(), _blocked_interrupts():
-                process.start()
-            return process
-        except (EOFError, ConnectionError) as error:
-            if pause is None:
-                cause = "another program may kill it, or the machine may have no memory left"
-                message = f"cannot start a process: the server that forks it ended {len(PAUSES) + 1} times; {cause}"
-                raise UserError(message) from error
-            time.sleep(pause)
-    raise AssertionError("unreachable")
+    start_fork_server(preload)
+    process = multiprocessing.get_context("forkserver").Process(target=target, args=arguments, name=name, daemon=daemon)
+    with _hidden_main(), _safe_path(), _blocked_interrupts():
+        process.start()
+    return process
 
 
 def fork_with_pipe(
@@ -92,26 +78,10 @@ def fork_with_pipe(
     Raises:
         UserError: as ``fork``.
     """
-    ends: list[Connection] = []
-
-    def with_pipe() -> tuple[Any, ...]:
-        ends[:] = multiprocessing.get_context("forkserver").Pipe()
-        return (*arguments, ends[1])
-
-    process = fork(target, with_pipe, name=name, preload=preload, daemon=daemon)
-    ends[1].close()  # so that the end of the process is the end of the pipe
-    return process, ends[0]
-
-
-def fork_server_id() -> int | None:
-    """Return the process ID of the server that children are forked from; None when it was never started, or has ended."""
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
-    pid, descriptor = server._forkserver_pid, server._forkserver_alive_fd
-    if pid is None or descriptor is None:
-        return None
-    poll = select.poll()  # the server alone holds the other end of this pipe
-    poll.register(descriptor, 0)
-    return None if poll.poll(0) else pid
+    pipe, end = multiprocessing.get_context("forkserver").Pipe()
+    process = fork(target, (*arguments, end), name=name, preload=preload, daemon=daemon)
+    end.close()  # so that the end of the process is the end of the pipe
+    return process, pipe
 
 
 def describe_exit_code(code: int) -> str:

@@ -3,16 +3,11 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
-from typing import TextIO
 from urllib.parse import unquote
 
-from attnlab._util.files import replacing
-
 HIDDEN = "***"
-PART = 1 << 18  # bytes of a file that are redacted at once
 SHORTEST = 8  # characters of a secret that is hidden wherever it occurs: a shorter one may be a common word
 # A password may contain "/" and "@" unencoded: after "user:", the last "@" of the word ends it. "host:80/" is no user.
 LOGIN = re.compile(r"//(?:[^/:@\s]{0,200}:(?!\d+[/?#])([^\s]{0,500})|[^/@\s]{0,200})@")
@@ -40,27 +35,6 @@ def redact(text: str, *, address: str = "") -> str:
 def _is_secret(name: str) -> bool:
     """Return True for the name of an environment variable that holds a secret."""
     return SECRET.fullmatch(name) is not None
-
-
-def redact_file(path: Path) -> None:
-    """Redact a text file in place; do nothing if it does not exist or holds no secret.
-
-    Programs that a process starts write past its redacted streams.
-    """
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-        if all(redact(part) == part for part in _parts(file)):
-            return
-        file.seek(0)
-        with replacing(path) as half, half.open("w", encoding="utf-8", errors="surrogateescape", newline="") as redacted:
-            redacted.writelines(redact(part) for part in _parts(file))
-
-
-def _parts(file: TextIO) -> Iterator[str]:
-    """Yield lines of a file together: a call for each would take long."""
-    while lines := file.readlines(PART):
-        yield "".join(lines)
 
 
 def command_line(words: Iterable[str]) -> str:

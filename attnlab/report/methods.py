@@ -27,7 +27,7 @@ from attnlab.stats.question import question_of, with_margin
 from attnlab.stats.search import RunRecord, exclude_trials
 from attnlab.stats.selection import Selection
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
-from attnlab.tracking.calls import Call, read_calls, recorded_study
+from attnlab.tracking.experiment import Call, read_calls, recorded_study
 
 if TYPE_CHECKING:
     import pandas
@@ -84,12 +84,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     """Read the comparison, the YAML file and the commands of a study from MLflow.
 
     Args:
-        runs: As `attnlab.load_runs` returns them, not empty. The YAML file is from the last call, or from the newest run of
-            a study without recorded calls.
+        runs: As `attnlab.load_runs` returns them, not empty.
         root: Folder of the runs.
     """
     from attnlab.study.looks import look_history
-    from attnlab.study.selection import load_selection
+    from attnlab.study.plan import load_selection
     from attnlab.tracking.client import connect, runs_folder, search_runs
     from attnlab.tracking.runs import doubles, questions
 
@@ -99,7 +98,7 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     record = client.get_run(str(newest["run_id"]))
     experiment = client.get_experiment(record.info.experiment_id)
     calls = read_calls(experiment.tags)
-    study, text = recorded_study(client, experiment.name, calls, run_id=str(newest["run_id"]))
+    study, text = recorded_study(experiment.name, calls)
     axes = tuple(study.grid) or ("variant",)
     if not (asked := questions(study.study, root)):  # a record says what it compares: nothing is imported to find it out
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)

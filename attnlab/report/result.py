@@ -25,7 +25,7 @@ from attnlab.stats.search import exclude_trials
 from attnlab.stats.selection import Selection
 from attnlab.study import run as running
 from attnlab.study.looks import record_look
-from attnlab.study.selection import load_selection
+from attnlab.study.plan import load_selection
 from attnlab.tracking.client import runs_folder, snapshot
 from attnlab.tracking.runs import NoRunsError, study_name
 

@@ -16,7 +16,7 @@ further ones, as when seeds are added by hand.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ from attnlab.stats.paired import is_constant
 from attnlab.stats.predict import FUTILITY, Futility, find_futility
 from attnlab.stats.records import comparison_name
 from attnlab.stats.search import exclude_trials
-from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -187,10 +186,10 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
         plan: The plan.
         max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
     """
-    comparisons, max_seeds = count_comparisons(plan), max_seeds or plan.study.max_seeds
+    comparisons, most = count_comparisons(plan), max(len(plan.seeds), max_seeds or plan.study.max_seeds or 0)
     if not plan.estimator.is_exact or not comparisons:
         return []
-    return [*_better_or_worse(plan, comparisons, max_seeds), *_equivalent(plan, max_seeds)]
+    return [*_better_or_worse(plan, comparisons, most), *_equivalent(plan, most)]
 
 
 def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
@@ -211,45 +210,17 @@ def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
     return len(pairs)
 
 
-def _better_or_worse(plan: Plan, comparisons: int, max_seeds: int | None) -> list[str]:
-    name, seeds = plan.estimand.name, len(plan.seeds)
-    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
-    if max_seeds is not None:
-        looks = Looks(max(2, seeds), max(2, seeds, max_seeds))
-        if _can_conclude(plan, comparisons, looks):
-            return []
-        needed = _smallest_limit(plan, comparisons, looks)
-        ending = "" if needed is None else f"; the smallest --max-seeds that can is {needed}"
-        return [f"{name}: no scores of up to {max_seeds} seeds can be better or worse{table}, after the looks{ending}"]
+def _better_or_worse(plan: Plan, comparisons: int, seeds: int) -> list[str]:
     needed = plan.estimator.fewest_seeds(comparisons=comparisons)
     if needed is None or seeds >= needed:
         return []
+    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
     p = f"the smallest p-value of {seeds} seeds is {plan.estimator.smallest_p(seeds):.2g}" if seeds > 1 else "it has one seed"
-    number = f"at least {needed} seeds in its first table can{_adaptive(plan, comparisons)}"
-    return [f"{name}: no scores of this study can be better or worse{table}: {p}; {number}"]
+    return [f"{plan.estimand.name}: no scores of this study can be better or worse{table}: {p}; at least {needed} seeds can"]
 
 
-def _adaptive(plan: Plan, comparisons: int) -> str:
-    """Return the smallest limit of ``--until-conclusive`` that can be conclusive if that is above its default."""
-    first = max(2, len(plan.seeds))
-    looks = Looks(first, max(first, MAX_SEEDS))
-    needed = None if _can_conclude(plan, comparisons, looks) else _smallest_limit(plan, comparisons, looks)
-    return "" if needed is None else f", and with --until-conclusive at least --max-seeds {needed}"
-
-
-def _smallest_limit(plan: Plan, comparisons: int, looks: Looks) -> int | None:
-    """Return the smallest limit of announced looks, above the present one, that can end in a verdict."""
-    limits = range(looks.last + 1, 4 * looks.last + 1)
-    return next((n for n in limits if _can_conclude(plan, comparisons, Looks(looks.first, n), numbers=[n])), None)
-
-
-def _can_conclude(plan: Plan, comparisons: int, looks: Looks, *, numbers: Iterable[int] = ()) -> bool:
-    numbers = numbers or range(2, looks.last + 1)
-    return plan.estimator.fewest_seeds(comparisons=comparisons, looks=looks, numbers=numbers) is not None
-
-
-def _equivalent(plan: Plan, max_seeds: int | None) -> list[str]:
-    margin, most = plan.study.margin, max(len(plan.seeds), max_seeds or 0)
+def _equivalent(plan: Plan, most: int) -> list[str]:
+    margin = plan.study.margin
     comparisons = count_comparisons(plan, controls=False)
     if not isinstance(margin, float) or not comparisons:
         return []

@@ -110,7 +110,7 @@ def run(
                     if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
                         tracker.log_plan()
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
-                scores = compute_reference_scores(plan) if reference_scores else []
+                scores = compute_reference_scores(plan) if reference_scores and plan.study.reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
                 return StudyResult(plan, rows, scores, other_rows(plan, folder))
@@ -122,12 +122,13 @@ def _train(
     plan: Plan, folder: Path, store: Store, *, tracker: Tracker, retry: Collection[str], partial: bool, **options: Any
 ) -> tuple[Plan, list[Row]]:
     """Train every run that is left; return a row for each run of the plan, and the plan with the extensions of its sweep."""
-    plan = extend_sweep(plan, tracker.records)
+    if plan.study.sweep:
+        plan = extend_sweep(plan, tracker.records)
     while True:
         tracker.update_plan(plan)
         scheduler = Scheduler(plan, tracker, store, retry=retry)
         rows = Runner(plan, folder, tracker=tracker, scheduler=scheduler, **options).run(partial=partial)
-        longer = extend_sweep(plan, tracker.records)
+        longer = extend_sweep(plan, tracker.records) if plan.study.sweep else plan
         if longer is plan:
             return plan, rows
         log_extension(plan, longer)

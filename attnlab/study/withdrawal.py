@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.files import file_lock
 from attnlab.errors import UserError
-from attnlab.study.execution.rows import run_folder
 from attnlab.study.run import study_lock
 from attnlab.tracking.attempts import REDONE_TAG, outdated_records, starts_from
-from attnlab.tracking.client import connect, runs_folder, search_runs
+from attnlab.tracking.client import connect, run_folder, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.withdrawn import delete_record, select_records, studies_sharing, withdraw_record
 

@@ -197,9 +197,7 @@ def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str)
     if isinstance(run.settings, RunConfig):  # the data of a program are not known
         client.log_inputs(run_id, run_datasets(run))
     with tempfile.TemporaryDirectory() as folder:
-        text = run.settings.to_json()
-        (Path(folder) / "config.json").write_text(text, encoding="utf-8")
-        (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(text)), encoding="utf-8")
+        (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(run.settings.to_json())), encoding="utf-8")
         (Path(folder) / "study.yaml").write_text(study_text, encoding="utf-8")
         client.log_artifacts(run_id, folder)
 
@@ -224,16 +222,16 @@ def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:
         client.log_artifact(run_id, str(folder / name), ARTIFACTS)
 
 
-def log_model(client: MlflowClient, record: Record, folder: Path) -> None:
+def log_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     """Make the model of a run a logged model of MLflow, if the run left weights. A repeated call changes nothing.
 
     Args:
-        record: of the run.
+        run_id: of its record.
         folder: of the run. The weights stay there; a tag of the model names their file, relative to the runs folder.
     """
     from mlflow.entities import LoggedModelOutput
 
-    weights = folder / FILES[0]
+    weights, record = folder / FILES[0], client.get_run(run_id)
     if not weights.is_file() or (record.outputs and record.outputs.model_outputs):  # linked last
         return
     fields = {"source_run_id": record.info.run_id, "params": dict(record.data.params), "model_type": "attnlab"}

@@ -2,8 +2,8 @@
 
 The names of tags that several modules use are here, too.
 
-MLflow shows final metrics with six significant digits; a tag has them exact. MLflow's databases have no infinity: they hold the
-largest float in its place, which `restored` reads as infinity again, like every value too large for statistics.
+MLflow's databases have no infinity: they hold the largest float in its place, which `restored` reads as infinity again, like
+every value too large for statistics.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab._util.metrics import is_curve
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
@@ -36,9 +36,7 @@ REPLACED_TAG = "attnlab.replaced"  # tag of a record that attnlab deleted, as op
 RETRIED = "retried"  # value of ``REPLACED_TAG``: the record had a result, and the user wanted another attempt
 REDONE_TAG = "attnlab.redone"  # tag of a record that the user withdrew with `attnlab redo`: the key it had
 DEVICE_TAG = "attnlab.device"  # tag that an attempt gets when its process starts to train
-SUMMARY_TAG = "attnlab.summary"  # the exact values, as JSON
 LARGEST = 1e70  # moments of larger values overflow; MLflow writes 1.7976931348623157e308 for infinity
-MAX_TAG = 8_000  # characters; MLflow rejects longer tags of a run
 
 
 def failures(record: Record) -> int:
@@ -124,35 +122,11 @@ def metric_of(record: Record, metric: str) -> float:
     return final_metrics(record).get(metric, math.nan)
 
 
-def split_summary(summary: Mapping[str, float]) -> tuple[dict[str, float], str]:
-    """Return the metrics to log, and the text of ``SUMMARY_TAG``, which alone has infinite values; NaN is left out.
-
-    If the exact values do not fit into a tag, the metrics are exact and complete, and the text is empty.
-    """
-    exact = {name: value for name, value in summary.items() if value == value}
-    text = json.dumps(exact) if exact else ""
-    if len(text) > MAX_TAG:
-        return exact, ""
-    return {name: _rounded(value) for name, value in exact.items() if math.isfinite(value)}, text
-
-
 def restored(value: float) -> float:
-    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged.
-
-    JSON has whole numbers of any size: columns of tables have floats instead of those with more than 64 bits.
-    """
-    if abs(value) >= LARGEST:
-        return math.inf if value > 0 else -math.inf
-    return value if abs(value) < 2**63 else float(value)
+    """Return a metric as statistics read it: infinite from `LARGEST` on, where the run counts as diverged."""
+    return value if not abs(value) >= LARGEST else math.copysign(math.inf, value)
 
 
 def final_metrics(record: Record) -> dict[str, float]:
-    """Return the exact final metrics of a record."""
-    metrics: dict[str, Any] = {name: value for name, value in record.data.metrics.items() if not is_curve(name)}
-    metrics |= json.loads(record.data.tags.get(SUMMARY_TAG) or "{}")
-    absent: dict[str, Any] = {name: value for name, value in metrics.items() if value is None}
-    return {name: restored(value) for name, value in metrics.items() if value is not None} | absent
-
-
-def _rounded(value: float) -> float:
-    return value if float(value).is_integer() else float(f"{value:.6g}")
+    """Return the final metrics of a record."""
+    return {name: restored(value) for name, value in record.data.metrics.items() if not is_curve(name)}

@@ -42,11 +42,9 @@ VIEW_KEY = "attnlab"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
-WRITER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-READER_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+HTTP_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 _snapshot: ContextVar[dict[tuple[tuple[str, ...], str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
 _responsive: set[str] = set()  # stores that have responded to this process; a reader's own calls find out if one no longer does
-_reader_values: dict[str, str] = {}  # variables that this module set for readers; a writer replaces them
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
 
@@ -62,6 +60,16 @@ def runs_folder(root: str | Path | None = None) -> Path:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"expected a runs folder, got a file: {folder} (ATTNLAB_RUNS names another folder)")
     return folder
+
+
+def run_folder(root: Path, key: str) -> Path:
+    """Return the folder of a run's checkpoints, result and log."""
+    return root / "work" / key
+
+
+def log_path(root: Path, key: str) -> Path:
+    """Return the file that the process of a run writes its output to."""
+    return run_folder(root, key) / "log.txt"
 
 
 def tracking_uri(root: Path) -> str:
@@ -105,7 +113,8 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
 
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of the 50 migrations of a new database
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback for a locked database
-    _set_http_environment(writer=create)
+    for name, value in HTTP_ENVIRONMENT.items():  # of the whole process: another thread makes a writer's calls
+        os.environ.setdefault(name, value)
     root.mkdir(parents=True, exist_ok=True)
     try:
         if missing:
@@ -126,18 +135,6 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
 
 def _set_import_environment() -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
-
-
-def _set_http_environment(*, writer: bool) -> None:
-    """Set MLflow's timeout and retries for the whole process, since a writer's calls are made by another thread.
-
-    Variables that the user set are kept, and so are a writer's when the process reads, too.
-    """
-    for name, value in (WRITER_ENVIRONMENT if writer else READER_ENVIRONMENT).items():
-        if name not in os.environ or (writer and os.environ[name] == _reader_values.pop(name, None)):
-            os.environ[name] = value
-            if not writer:
-                _reader_values[name] = value
 
 
 class _ReadingClient:

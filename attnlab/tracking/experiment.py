@@ -1,21 +1,47 @@
-"""The MLflow experiment of a study."""
+"""The MLflow experiment of a study, and the calls that ran the study: each command with its study file, as tags.
+
+A page needs the calls to say how to reproduce it. The records of runs are not enough: a call that only leaves out seeds starts
+no run, and the study file may have changed between two calls.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import sys
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.redact import command_line
+from attnlab.config.paths import assignment
+from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import require_study
-from attnlab.tracking.tags import split_note, with_answer
+from attnlab.tracking.tags import command, split_note, study_text, with_answer
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
+
+    from attnlab.config.study import StudyConfig
+    from attnlab.planning.plan import Plan
+
+
+CALL_PREFIX = "attnlab.call."  # of experiment tags, one for each call
+FILE_PREFIX = "attnlab.study_file."  # of experiment tags with a study file, compressed, in parts
+PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
+LARGEST = 1 << 20  # bytes of a study file
+MAX_COMMAND = 4_000  # characters
+TRAINING_VERBS = ("run", "train")
 
 
 def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> str:
@@ -58,3 +84,85 @@ def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:
             if experiment is None:
                 raise
     return experiment
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that ran a study.
+
+    Attributes:
+        command: the command line, without secrets; of a call in Python, the command that does the same.
+        file: name of the study file in the command; the file need not exist if a dictionary was given.
+        text: content of the study file, without secrets.
+    """
+
+    command: str
+    file: str
+    text: str
+
+
+def record_call(client: MlflowClient, experiment_id: str, plan: Plan) -> None:
+    """Record the present call as the last one, unless the last one was the same."""
+    file = plan.study.path.name if plan.study.path else f"{plan.study.study}.yaml"
+    call = Call(_command(plan, file), file, study_text(plan))
+    tags = client.get_experiment(experiment_id).tags
+    earlier = read_calls(tags)
+    if earlier[-1:] == [call]:
+        return
+    new = call_tags(call, number=len(earlier))
+    for key, value in new.items():  # the call last: it refers to the file
+        if tags.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
+
+
+def call_tags(call: Call, *, number: int) -> dict[str, str]:
+    """Return the tags that record a call; `number` counts the earlier ones. The last tag refers to the others."""
+    digest = hashlib.sha256(call.text.encode()).hexdigest()[:12]
+    packed = base64.b64encode(zlib.compress(call.text.encode(), 9)).decode()
+    parts = {
+        f"{FILE_PREFIX}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
+    }
+    return {**parts, f"{CALL_PREFIX}{number:04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
+
+
+def read_calls(tags: Mapping[str, str]) -> list[Call]:
+    """Return the calls recorded in the tags of a study's experiment, the last one last."""
+    calls = []
+    for key in sorted(key for key in tags if key.startswith(CALL_PREFIX)):
+        fields = json.loads(tags[key])
+        digest, parts = fields["text"]
+        packed = "".join(tags[f"{FILE_PREFIX}{digest}.{i}"] for i in range(parts))
+        text = zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST).decode()
+        calls.append(Call(fields["command"], fields["file"], text))
+    return calls
+
+
+def _command(plan: Plan, file: str) -> str:
+    """Return this process's command line if it is one of attnlab's, else the command that does the same."""
+    typed = command(most=MAX_COMMAND)
+    if typed.startswith("attnlab ") and sys.argv[1:2] and sys.argv[1] in TRAINING_VERBS and len(typed) < MAX_COMMAND:
+        return typed
+    assignments = plan.study.assignments if plan.study.path else {}  # those over a dictionary are in its YAML
+    sets = [f"--set={assignment(path, value)}" for path, value in assignments.items()]
+    return command_line(["attnlab", "run", file, *sets])
+
+
+def recorded_study(study: str, calls: Sequence[Call]) -> tuple[StudyConfig, str]:
+    """Return the study of the last recorded call, and the text of its file.
+
+    Raises:
+        UserError: there is no call, or its file cannot be used.
+    """
+    if not calls:
+        raise UserError(f"the record of the study {study!r} has no study file: run the study again", study)
+    text = calls[-1].text
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.yaml"
+        path.write_text(text, encoding="utf-8")
+        # The file may state another name than the record, or none: `--set study=...` names a study, too. The limits of
+        # runs, which no page shows, may have keys that were deleted since.
+        try:
+            return read_study(path, sets={"study": study, "run": {}}), text
+        except UserError as error:  # its place is a copy that is deleted
+            place = f"the recorded study file of {study!r}"
+            raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None

@@ -1,7 +1,7 @@
 """Reading studies back from MLflow: runs, curves and questions.
 
-The curves of many runs take few requests: MLflow's client reads one metric of one run per request, which takes a minute for
-2,000 runs. A database is asked once for all runs of an experiment, a server once for each metric of up to 100 runs.
+MLflow's client reads one metric of one run per request, which takes a minute for 2,000 runs. A database is asked once for the
+curves of all runs of an experiment.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
@@ -44,12 +44,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
     from mlflow.entities import Run as Record
-    from requests import Response
 
 logger = logging.getLogger(__name__)
 
-BULK_ENDPOINT = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"  # of the server's own UI; not in the documented REST API
-BULK_RUNS, BULK_POINTS = 100, 25_000  # the endpoint's limits for one request
 Point = tuple[int, float]  # step, value
 Curves = dict[tuple[str, str], list[Point]]  # (run ID, metric) -> points in the order in which they were logged
 
@@ -301,7 +298,7 @@ def read_curves(client: MlflowClient, uri: str, records: Sequence[Record]) -> Cu
 
     if records and uri.partition(":")[0].partition("+")[0] in DATABASE_ENGINES:
         return _read_from_database(uri, records)
-    return _read_from_server(client, uri, records)
+    return _read_from_server(client, records)
 
 
 def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
@@ -321,45 +318,14 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     return curves
 
 
-def _read_from_server(client: MlflowClient, uri: str, records: Sequence[Record]) -> Curves:
-    runs_with: dict[str, list[str]] = {}  # metric -> run IDs
-    for record in records:
-        for key in filter(is_curve, record.data.metrics):
-            runs_with.setdefault(key, []).append(record.info.run_id)
-    requests = [(key, ids[i : i + BULK_RUNS]) for key, ids in runs_with.items() for i in range(0, len(ids), BULK_RUNS)]
+def _read_from_server(client: MlflowClient, records: Sequence[Record]) -> Curves:
     curves: Curves = {}
     last_notice = time.monotonic()
-    for number, (key, run_ids) in enumerate(requests):
+    for number, record in enumerate(records):
         if time.monotonic() - last_notice > NOTICE_SECONDS:
             last_notice = time.monotonic()
-            logger.info("reading the curves of %s runs: %.0f %%", f"{len(records):,}", 100 * number / len(requests))
-        for run_id, point in _points(client, uri, key, run_ids):
-            curves.setdefault((run_id, key), []).append(point)
+            logger.info("reading the curves of %s runs: %.0f %%", f"{len(records):,}", 100 * number / len(records))
+        for key in filter(is_curve, record.data.metrics):
+            history = client.get_metric_history(record.info.run_id, key)
+            curves[record.info.run_id, key] = [(point.step, restored(point.value)) for point in history]
     return curves
-
-
-def _points(client: MlflowClient, uri: str, key: str, run_ids: list[str]) -> Iterator[tuple[str, Point]]:
-    """Yield the run ID and each point of a metric of several runs."""
-    points = _request_points(uri, key, run_ids) if len(run_ids) > 1 and uri.startswith("http") else None
-    if points is None:
-        for run_id in run_ids:
-            yield from ((run_id, (point.step, restored(point.value))) for point in client.get_metric_history(run_id, key))
-    elif len(points) < BULK_POINTS:
-        yield from points
-    else:  # the response is cut off at the limit
-        middle = len(run_ids) // 2
-        yield from _points(client, uri, key, run_ids[:middle])
-        yield from _points(client, uri, key, run_ids[middle:])
-
-
-def _request_points(uri: str, key: str, run_ids: list[str]) -> list[tuple[str, Point]] | None:
-    """Return up to ``BULK_POINTS`` points, or None when the server does not have the endpoint."""
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.rest_utils import http_request, verify_rest_response
-
-    parameters = [("metric_key", key), *(("run_id", run_id) for run_id in run_ids)]
-    response = cast("Response", http_request(get_default_host_creds(uri), BULK_ENDPOINT, "GET", params=parameters))
-    if response.status_code == 404:
-        return None
-    metrics = verify_rest_response(response, BULK_ENDPOINT).json()["metrics"]
-    return [(metric["run_id"], (metric["step"], restored(float(metric["value"])))) for metric in metrics]

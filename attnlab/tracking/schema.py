@@ -36,7 +36,6 @@ JSON_TYPES = {  # tag, or prefix with a final "." -> type of the JSON value in i
     "attnlab.params": dict,
     "attnlab.factors": dict,
     "attnlab.search": dict,
-    "attnlab.summary": dict,
     "attnlab.data_notes": list,
     "attnlab.questions": list,
     "attnlab.doubles": dict,

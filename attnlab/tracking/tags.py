@@ -56,7 +56,6 @@ COMMON_PARAMS = {
 NOTE_LIMIT = 7_900  # characters; MLflow rejects a run's tag longer than 8,000
 STUDY_NOTE_LIMIT = 4_900  # characters; MLflow rejects an experiment's tag longer than 5,000
 RULE = "\n\n---\n\n"  # between the answer of a study and its plan
-GIT_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 
 
 def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
@@ -194,16 +193,6 @@ def _summary(run: Run) -> str:
     return f"{task}; backend {fields['backend']}"
 
 
-def all_names(plan: Plan) -> set[str]:
-    """Return the names of all cells, stages and runs of the whole study, including those that ``only`` leaves out."""
-    from attnlab.config.grid import expand
-
-    cells = [*expand(plan.study)[0], *(stage for cell in plan.unselected for stage in cell.stages)]
-    suffixes = [f"s{seed}" for seed in plan.seeds]
-    suffixes += [f"t{trial:02d}" for trial in range(plan.study.search.trials if plan.study.search else 0)]
-    return {cell.name for cell in cells} | {f"{cell.name} {suffix}" for cell in cells for suffix in suffixes}
-
-
 def study_note(plan: Plan) -> str:
     """Return Markdown for the experiment's page: the cells and seeds, and the refused and skipped cells with the reasons."""
     study = plan.study
@@ -237,8 +226,9 @@ def versions() -> str:
 @cache
 def git_tags(folder: str) -> dict[str, str]:
     """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty outside of a checkout."""
-    commit = git_commit(folder)
-    dirty = "+dirty" if commit and git_is_dirty(folder) else ""
+    commit = git(folder, "rev-parse", "HEAD")
+    is_dirty = commit and git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    dirty = "+dirty" if is_dirty else ""
     return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
 
 
@@ -358,18 +348,6 @@ def study_text(plan: Plan) -> str:
         return redact(text)
     fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
     return redact(to_yaml(fields))
-
-
-def git_commit(folder: str) -> str:
-    """Return the commit of the checkout at ``folder``; "" if it is not one, or git is not here."""
-    return git(folder, "rev-parse", "HEAD")
-
-
-def git_is_dirty(folder: str) -> bool:
-    """Return whether tracked files differ from the commit. Filters that the repository itself defines are not applied."""
-    filters = git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", GIT_FILTERS).splitlines()
-    off = [word for name in filters for word in ("-c", f"{name}=", "-c", f"{name.rpartition('.')[0]}.required=false")]
-    return bool(git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty", options=off))
 
 
 def planned_cells(plan: Plan) -> dict[str, list[int]]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from http.client import NOT_FOUND
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
@@ -31,18 +30,14 @@ from attnlab.tracking.attempts import (
     RESET_TAG,
     RETRIED,
     STATUS,
-    SUMMARY_TAG,
     THREADS_TAG,
     failures,
-    split_summary,
     state_of,
 )
-from attnlab.tracking.calls import record_call
 from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
 from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
-from attnlab.tracking.experiment import get_or_create_experiment
+from attnlab.tracking.experiment import get_or_create_experiment, record_call
 from attnlab.tracking.tags import (
-    all_names,
     owner_id,
     planned_cells,
     planned_tags,
@@ -66,7 +61,6 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
-MAX_EARLIER_QUESTIONS = 10  # earlier questions that are kept, because the length of MLflow's tags is limited
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
 
 
@@ -111,13 +105,12 @@ class Tracker:
         record_call(self._client, self._experiment_id, self._plan)
 
     def _questions(self) -> list[dict[str, Any]]:
-        """Return the questions asked since the study had its first result, the current one last."""
+        """Return the question that the study asked before its first result, and the current one if it differs."""
         current = question(self._plan)
         if not any(record.info.status == "FINISHED" for record in self._active.values()):
             return [current]
-        earlier = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))
-        first, past = earlier[:1], [asked for asked in earlier[1:] if asked != current]  # the first: before there were results
-        return [*first, *past[1 - MAX_EARLIER_QUESTIONS :], current] if [*first, *past] not in ([], [current]) else [current]
+        first = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))[:1]
+        return [current] if first == [current] else [*first, current]
 
     def log_plan(self) -> None:
         """Record the cells and seeds that the whole study plans, cells that ``only`` leaves out included."""
@@ -214,7 +207,7 @@ class Tracker:
         """
         planned = {*keys, *(_refused_key(run) for _, run in self._plan.refused)}
         planned_cells = {cell.name for cell in (*self._plan.stages, *self._plan.cells)}
-        excluded_cells = all_names(self._plan) - planned_cells  # cells and stages that ``only`` leaves out
+        excluded_cells = {stage.name for cell in self._plan.unselected for stage in (cell, *cell.stages)}
         for key, record in self._active.items():
             cell = record.data.tags.get("attnlab.cell")
             if cell in planned_cells or not (partial or cell in excluded_cells):
@@ -261,7 +254,7 @@ class Tracker:
 
         The reason is ``deleted in MLflow`` or ``withdrawn by attnlab redo``. You should call ``reconcile`` first.
         """
-        reasons = dict.fromkeys(self._deleted_elsewhere(), "deleted in MLflow")
+        reasons: dict[str, str] = {}
         for record in search_runs(self._client, self._experiment_id, deleted=True):
             if REPLACED_TAG not in record.data.tags:
                 reasons[record.data.tags["attnlab.fingerprint"]] = "deleted in MLflow"
@@ -269,17 +262,6 @@ class Tracker:
             if REDONE_TAG in record.data.tags:
                 reasons[record.data.tags[REDONE_TAG]] = "withdrawn by attnlab redo"
         return {key: reason for key, reason in reasons.items() if key not in self._active}
-
-    def _deleted_elsewhere(self) -> Iterator[str]:
-        """Yield the keys of runs with files here that the user deleted in other studies, and that no study has any more."""
-        from mlflow.entities import ViewType
-
-        every = [study.experiment_id for study in self._client.search_experiments(view_type=ViewType.ALL)]
-        for record in search_runs(self._client, every, deleted=True):
-            key = record.data.tags["attnlab.fingerprint"]
-            is_here = REPLACED_TAG not in record.data.tags and (self._root / "work" / key).is_dir()
-            if is_here and not search_runs(self._client, every, f"tags.`attnlab.fingerprint` = '{key}'"):
-                yield key
 
     def start(self, run: Run, *, reset: Reset = Reset.NONE) -> str:
         """Create the record of a run, replacing an earlier attempt's; return its MLflow run ID.
@@ -356,16 +338,15 @@ class Tracker:
 
         Args:
             state: the final state: ``completed``, ``failed``, ``out_of_memory``, ...
-            summary: final metrics; values that are not finite are left out.
+            summary: final metrics; NaN is left out.
             reason: why the run did not complete.
             note: Markdown for the run's page, replacing the one it has.
             counts: a failure counts as an attempt.
         """
         curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
-        metrics, exact = split_summary(summary or {})
-        final = [(name, value, now, length_of(name) or 0) for name, value in metrics.items()]
-        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note, SUMMARY_TAG: exact}
+        final = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if value == value]
+        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
         known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
         tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE and counts else ""
 
@@ -391,9 +372,9 @@ class Tracker:
         self._submit(run_id, self._raw.log_text, run_id, content.encode("utf8", "backslashreplace").decode("utf8"), name)
 
     def log_file(self, run_id: str, path: Path) -> None:
-        """Attach the last ``MAX_LOG_BYTES`` of a text file to a run; do nothing if there is no such file or it is empty."""
+        """Attach the last ``MAX_LOG_BYTES`` of a text file to a run, without secrets; do nothing if it is missing or empty."""
         if path.is_file() and path.stat().st_size:
-            self.log_text(run_id, path.name, read_end(path, MAX_LOG_BYTES))
+            self.log_text(run_id, path.name, redact(read_end(path, MAX_LOG_BYTES)))
 
     def log_items(self, run_id: str, folder: Path) -> None:
         """Attach the scores of a run's test items, if its folder has any."""
@@ -406,18 +387,8 @@ class Tracker:
         self._submit(run_id, log_weights, self._raw, run_id, folder)
 
     def log_model(self, run_id: str, folder: Path) -> None:
-        """Make the weights in a run's folder, if it has any, a logged model of MLflow, unless the server knows none."""
-        from mlflow.exceptions import MlflowException
-
-        def attach() -> None:
-            try:
-                log_model(self._raw, self._raw.get_run(run_id), folder)
-            except MlflowException as error:
-                if error.get_http_status_code() != NOT_FOUND:
-                    raise
-                logger.debug("no logged model of %s: %s", run_id, error)  # a server of MLflow 2
-
-        self._submit(run_id, attach)
+        """Make the weights in a run's folder, if it has any, a logged model of MLflow."""
+        self._submit(run_id, log_model, self._raw, run_id, folder)
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

@@ -14,12 +14,10 @@ from uuid import uuid4
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
-from attnlab._util.files import file_lock
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
 from attnlab.tracking.artifacts import ITEMS_TAG, read_items
 from attnlab.tracking.attempts import STUDY_TAG, restored
-from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import (
     connect,
     log_batch,
@@ -28,6 +26,7 @@ from attnlab.tracking.client import (
     search_runs,
     tracking_uri,
 )
+from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.looks import looks_in
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
@@ -167,7 +166,7 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
     """Write the record of a study to a store that has no study of this name.
 
     The study appears under its name once it is complete: what an interrupted call has written is no study, and is deleted by
-    the next call, or before the UI shows it.
+    the next call.
 
     Raises:
         UserError: the store has an experiment of this name, or cannot be used.
@@ -192,15 +191,6 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
             with suppress(Exception):  # the store itself may have failed
                 client.delete_experiment(experiment_id)
             raise
-
-
-def hide_incomplete(root: Path) -> None:
-    """Delete what killed calls of ``write_study_record`` have left, unless another one is writing it."""
-    client = connect(root)
-    names = [experiment.name for experiment in client.search_experiments(filter_string="name LIKE '% (incomplete %)'")]
-    for study in {match[1] for name in names if (match := INCOMPLETE.fullmatch(name))}:
-        with suppress(UserError), file_lock(root / "locks" / f"{study}.lock", activity=f"the study {study!r} is being written"):
-            _delete_incomplete(client, study)
 
 
 def _delete_incomplete(client: MlflowClient, study: str) -> None:

@@ -31,7 +31,6 @@ from attnlab.errors import UserError
 from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import param_names
-from attnlab.tracking.transfer import hide_incomplete
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -42,10 +41,8 @@ def view_state(plan: Plan) -> str:
     metrics, metric = plan.metrics, plan.metric
     swept = [plan.study.sweep.path] if plan.study.sweep else []
     names = param_names([*plan.cells[0].axes, *swept])
-    longest = {name: max(len(str(cell.axes.get(axis, ""))) for cell in plan.cells) for axis, name in names.items()}
-    longest |= {"phase": 7, "seed": 4} if plan.searched else {"seed": 4}
-    widths = {f"params.`{name}`": 40 + 7 * max(n, len(name)) for name, n in longest.items()}
-    columns = list(widths)
+    params = [*names.values(), *(["phase"] if plan.searched else []), "seed"]
+    columns = [f"params.`{name}`" for name in params]
     columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + ["tags.`attnlab.state`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
     curve = "valid" if plan.study.command is None else "curve"
@@ -65,7 +62,6 @@ def view_state(plan: Plan) -> str:
         "modelVersionFilter": "All Runs",
         "selectedColumns": columns,
         "columnOrder": columns,  # axes, then metrics; MLflow puts its fixed columns after them
-        "columnWidths": {name: widths.get(name, 115) for name in columns},
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
         "compareRunSections": [
@@ -213,7 +209,6 @@ def serve(root: str | Path | None = None, *, port: int = 5000, host: str = "127.
         return
     require("the MLflow UI", "flask")
     lines = _study_urls(folder, f"http://{host}:{port}", study)
-    hide_incomplete(folder)
     server = Server(uri, root=folder, port=port, host=host)
     try:
         with as_interrupts():

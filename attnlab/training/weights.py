@@ -2,7 +2,7 @@
 
 A run's folder holds ``model.safetensors``, ``config.json`` and ``task.json``: the vocabulary and the names of the classes
 (``Task.kept``). They are all that a model needs, so that the folder can move. The metadata of the first contain a digest of
-each, so that damage is noticed before the configuration is used.
+the weights.
 
 A run may take over weights from another one before its first step (``init: {from: pretrain}``). A tensor is taken over if the
 other model has one of the same name and shape. All others keep their initial values: a head for other classes, positions of
@@ -63,16 +63,11 @@ def save(model: nn.Module, config: RunConfig, folder: Path, *, kept: Mapping[str
         texts = {CONFIG: config.to_json().encode(), TASK: json.dumps(dict(kept)).encode()}
     except TypeError as error:
         raise UserError(f"task {config.task.label}: expected attributes in 'kept' that JSON can hold: {error}") from error
-    metadata = {_digest_key(name): hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     with replacing(folder / WEIGHTS) as half:
-        half.write_bytes(to_bytes(state, {**metadata, "weights_sha256": _digest(state)}))
+        half.write_bytes(to_bytes(state, {"weights_sha256": _digest(state)}))
     for name, text in texts.items():
         with replacing(folder / name) as half:
             half.write_bytes(text)
-
-
-def _digest_key(name: str) -> str:
-    return f"{Path(name).stem}_sha256"
 
 
 def reset(folder: Path, how: Reset) -> None:
@@ -89,36 +84,28 @@ def reset(folder: Path, how: Reset) -> None:
 
 
 def load(folder: Path) -> tuple[RunConfig, State, dict[str, Any]]:
-    """Return the configuration, the weights on the CPU, and what is kept of the task, after comparing them with their digests.
+    """Return the configuration, the weights on the CPU, and what is kept of the task.
 
     None of the files can run code.
 
     Raises:
-        UserError: a file is missing, damaged, or of another run.
+        UserError: a file is missing or damaged.
     """
     path = folder / WEIGHTS
     for name in FILES:
         if not (folder / name).is_file():
             raise UserError(f"expected a trained model in {folder}, found no {name}")
     try:
-        state, metadata = _read(path)
+        state = _read(path)
     except Exception as error:  # any exception: the file may be damaged or hostile
         raise UserError(f"{path} is damaged, or is no model of this run: {describe_error(error)}") from error
     name = CONFIG
     try:
-        config = RunConfig.from_json(_verified(folder / CONFIG, metadata))
+        config = RunConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"))
         name = TASK
-        return config, state, json.loads(_verified(folder / TASK, metadata))
+        return config, state, json.loads((folder / TASK).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError) as error:  # pydantic's errors are ValueErrors
-        raise UserError(f"{folder / name} is damaged, or is of another run: {_describe(error)}") from error
-
-
-def _verified(path: Path, metadata: Mapping[str, str]) -> str:
-    """Return the text of a file that has the digest in the metadata of the weights."""
-    text = path.read_bytes()
-    if hashlib.sha256(text).hexdigest() != metadata.get(_digest_key(path.name)):
-        raise ValueError(f"its digest is not the one in {WEIGHTS}")
-    return text.decode()
+        raise UserError(f"{folder / name} is damaged: {describe_error(error)}") from error
 
 
 def recorded_digest(folder: Path) -> str:
@@ -165,16 +152,15 @@ def distinct_tensors(model: nn.Module) -> State:
     return state
 
 
-def _read(path: Path) -> tuple[State, dict[str, str]]:
-    """Return the weights in a file, with a verified digest, and its metadata."""
+def _read(path: Path) -> State:
+    """Return the weights in a file, with a verified digest."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no dict
-    if metadata.get("weights_sha256") != _digest(state):
-        raise ValueError("the digest of its weights is not the one that it contains")
-    return state, metadata
+        if (file.metadata() or {}).get("weights_sha256") != _digest(state):
+            raise ValueError("the digest of its weights is not the one that it contains")
+    return state
 
 
 def _digest(state: State) -> str:
@@ -185,16 +171,6 @@ def _digest(state: State) -> str:
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _describe(error: Exception) -> str:
-    """Describe an error in one line; of a validation error, its first mistake."""
-    from pydantic import ValidationError
-
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return describe_error(error)
 
 
 @dataclass(frozen=True)

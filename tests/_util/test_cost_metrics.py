@@ -17,8 +17,7 @@ from attnlab.cli._runs_query import _columns
 from attnlab.planning.plan import plan
 from attnlab.report import write
 from attnlab.report.result import compare_result
-from attnlab.study.execution.rows import Row
-from attnlab.study.result import StudyResult
+from attnlab.study.result import Row, StudyResult
 from attnlab.tracking.ui import view_state
 from attnlab.training.train import train
 from tests.support.small_runs import tiny

@@ -3,11 +3,10 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from attnlab._util.redact import command_line, holds_login, redact, redact_file
+from attnlab._util.redact import command_line, holds_login, redact
 
 SECRET = "s3cr3t"
 
@@ -96,18 +95,6 @@ def test_the_work_grows_with_the_length_of_a_word_not_with_its_square(text: str)
 def test_a_command_line_can_be_typed_again() -> None:
     words = ["run", "my study.yaml", "--storage", "postgresql://me:a@c/d@host/db"]
     assert command_line(words) == "run 'my study.yaml' --storage 'postgresql://***@host/db'"
-
-
-def test_a_file_is_redacted_in_place_if_it_holds_a_secret(tmp_path: Path) -> None:
-    path = tmp_path / "log.txt"
-    redact_file(path)
-    path.write_bytes(b"caf\xe9\r\n\xff plain\n")
-    before = path.stat().st_ino
-    redact_file(path)
-    assert path.stat().st_ino == before and path.read_bytes() == b"caf\xe9\r\n\xff plain\n"
-    path.write_bytes(f"postgresql://me:{SECRET}@host\r\n".encode() + b"\xff plain")
-    redact_file(path)
-    assert path.read_bytes() == b"postgresql://***@host\r\n\xff plain" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_logins_are_seen() -> None:

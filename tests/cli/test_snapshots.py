@@ -22,8 +22,7 @@ from attnlab.planning.plan import Plan, plan
 from attnlab.report.result import compare_result
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.study.execution.rows import Row
-from attnlab.study.result import StudyResult
+from attnlab.study.result import Row, StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
 

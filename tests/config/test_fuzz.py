@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from attnlab._util.git import OPTIONS
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from tests.config.fuzz import EVERYTHING, OWN_DATA, OWN_TOKENS, files
@@ -34,11 +33,11 @@ _deeds: list[str] | None = None
 
 
 def _asks_git(event: str, args: tuple[Any, ...]) -> bool:
-    return event == "subprocess.Popen" and args[1][: len(OPTIONS) + 1] == ["git", *OPTIONS]
+    return event == "subprocess.Popen" and args[1][:2] == ["git", "--no-pager"]
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if _deeds is None or _asks_git(event, args):  # git lists the files of a program; it runs nothing that a repository names
+    if _deeds is None or _asks_git(event, args):  # git lists the files of a program
         return
     if event in DEEDS or (event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")):
         _deeds.append(f"{event} {args}")

@@ -20,8 +20,7 @@ from attnlab.extras.slurm.jobs import Job, StudyRequest
 from attnlab.planning.plan import Plan
 from attnlab.study import adaptive
 from attnlab.study import run as study
-from attnlab.study.execution.rows import Row
-from attnlab.study.result import StudyResult
+from attnlab.study.result import Row, StudyResult
 from tests.support.exactly_once import Stores, broken_promises, finished
 from tests.support.postgres import PASSWORD
 

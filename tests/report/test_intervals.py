@@ -21,8 +21,7 @@ from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_differ
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
-from attnlab.study.execution.rows import Row
-from attnlab.study.result import StudyResult
+from attnlab.study.result import Row, StudyResult
 from tests.report.test_summary import ONE, STEADY, study
 from tests.support.drawings import parse
 from tests.support.specs import changed

@@ -18,7 +18,7 @@ from attnlab.report.methods import load_study_info, reproduction
 from attnlab.report.write import write_report as report
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
-from attnlab.tracking.calls import Call
+from attnlab.tracking.experiment import Call
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT

@@ -17,8 +17,7 @@ from attnlab.report import write as report
 from attnlab.report.methods import load_study_info
 from attnlab.report.result import compare_result
 from attnlab.stats import search as stats_search
-from attnlab.study.execution.rows import Row
-from attnlab.study.result import StudyResult
+from attnlab.study.result import Row, StudyResult
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker

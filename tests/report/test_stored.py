@@ -20,7 +20,7 @@ from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
-from attnlab.tracking.calls import Call
+from attnlab.tracking.experiment import Call
 from docgen.links import LINK
 from tests.support.pages import changed_files
 from tests.support.paths import ROOT

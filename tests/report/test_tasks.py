@@ -16,8 +16,7 @@ from attnlab.report.result import compare_result, verdicts
 from attnlab.report.write import write_report as report
 from attnlab.stats import paired
 from attnlab.stats.compare import summarize_cells
-from attnlab.study.execution.rows import row_of_record
-from attnlab.study.result import StudyResult
+from attnlab.study.result import StudyResult, row_of_record
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import load_runs, questions, recorded_experiment
 from attnlab.tracking.tracker import Tracker

@@ -23,12 +23,6 @@ def test_an_exception_is_a_failure_that_would_repeat() -> None:
     assert ending == Ending(RunState.FAILED, reason="ValueError: no", traceback="Traceback ...", retry=False)
 
 
-def test_a_process_that_lost_its_server_is_interrupted_unless_it_had_ended() -> None:
-    ending = decide_ending(None, 255, CALM, lost_server=True)
-    assert (ending.state, ending.retry) == (RunState.INTERRUPTED, True)
-    assert decide_ending(Ended(RunState.COMPLETED, {}), 255, CALM, lost_server=True).state == RunState.COMPLETED
-
-
 def test_a_full_disk_stops_the_study() -> None:
     with pytest.raises(UserError, match="the disk is full"):
         decide_ending(DiskFull("the disk is full"), 1, CALM)

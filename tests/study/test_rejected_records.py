@@ -8,7 +8,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
-from attnlab.study.execution.runner import ResultRows
+from attnlab.study.execution.runner import Runner
 from attnlab.study.trials.queue import Queue, Ticket
 from attnlab.tracking.attempts import REPLACED_TAG
 from attnlab.tracking.client import search_runs
@@ -99,7 +99,7 @@ def test_a_run_that_another_parent_takes_over_late_does_not_fail(
 
 def test_a_run_without_a_record_has_a_row(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ResultRows, "_find", lambda rows, key: None)
+        patch.setattr(Runner, "_find", lambda rows, key: None)
         result = go(root, grid={"variant": ["dense"]}, seeds=[0])
     (row,) = result.rows
     assert (row.state, result.ok) == ("failed", False) and "deleted" in row.reason

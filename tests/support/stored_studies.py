@@ -8,8 +8,8 @@ from typing import Any
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import PROGRAM
 from attnlab.tracking.attempts import QUESTIONS_TAG
-from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect, search_runs
+from attnlab.tracking.experiment import Call, call_tags
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import planned_tags, to_yaml
 from attnlab.tracking.transfer import RunRecord, StudyRecord, _write_run, write_study_record

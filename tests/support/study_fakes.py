@@ -83,16 +83,6 @@ def killed_once(config: RunConfig, *, report: Report, folder: Path) -> Result:
     return good(config, report=report, folder=folder)
 
 
-def loses_its_server(config: RunConfig, *, report: Report, folder: Path) -> Result:
-    """Kill the server that processes are forked from at the first attempt, and train on; complete at the second."""
-    mark = folder / "been_here"
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(600)
-    return good(config, report=report, folder=folder)
-
-
 def killed_at_its_checkpoint(config: RunConfig, *, report: Report, folder: Path) -> Result:
     """Train; be killed from outside once, when there is a checkpoint."""
 

@@ -12,7 +12,8 @@ from sqlalchemy import Engine, event
 from attnlab import load_curves, load_runs
 from attnlab.report.write import write_report as report
 from attnlab.tracking.attempts import restored
-from attnlab.tracking.client import connect
+from attnlab.tracking.client import connect, search_runs, tracking_uri
+from attnlab.tracking.runs import read_curves
 from benchmarks.large_study import CURVES, STEPS, make
 from tests.tracking.test_delivery import points
 
@@ -66,3 +67,11 @@ def test_curves_keep_their_order_and_their_nans(root: Path) -> None:
     assert len(curve) == len(points(root, run_id)) == len(STEPS) + 5
     assert sum(math.isnan(value) for value in curve["value"]) == 1
     assert {math.inf, -math.inf} < set(curve["value"])
+
+
+def test_a_server_has_the_curves_of_a_database(root: Path) -> None:
+    make(root, runs=4, cells=2)
+    client = connect(root)
+    records = search_runs(client, client.get_experiment_by_name("large").experiment_id)  # type: ignore[union-attr]
+    expected = read_curves(client, tracking_uri(root), records)
+    assert read_curves(client, "http://host", records) == expected and len(expected) == 4 * len(CURVES)

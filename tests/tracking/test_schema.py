@@ -10,8 +10,8 @@ from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
-from attnlab.tracking.calls import Call, call_tags
 from attnlab.tracking.client import connect
+from attnlab.tracking.experiment import Call, call_tags
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from tests.support.stored_studies import store_study
@@ -27,8 +27,6 @@ RUN = {
 }
 GOOD = [
     ("attnlab.fingerprint", "refused-0123"),
-    ("attnlab.summary", '{"loss": Infinity}'),
-    ("attnlab.summary", ""),
     ("attnlab.commit", "0123456789ab+dirty"),
     ("attnlab.folder", "work/0123abcd.89ab"),
     ("attnlab.failures", ""),

@@ -61,10 +61,8 @@ def flip(path: Path, place: int) -> None:
         ("model.safetensors", "cut short"),
         ("model.safetensors", "empty"),
         ("model.safetensors", "of another program"),
-        ("config.json", "flipped"),
         ("config.json", "cut short"),
         ("config.json", "empty"),
-        ("config.json", "of another run"),
     ],
 )
 def test_damage_is_one_line_with_the_file(file: str, harm: str, tmp_path: Path) -> None:
@@ -77,7 +75,7 @@ def test_damage_is_one_line_with_the_file(file: str, harm: str, tmp_path: Path) 
     elif harm == "of another program":
         save_file({"x": torch.zeros(2)}, path)
     else:
-        path.write_text(tiny(seed=3).to_json() if harm == "of another run" else "")
+        path.write_text("")
     with pytest.raises(UserError, match=file.replace(".", r"\.")) as raised:
         weights.load(tmp_path)
     assert "\n" not in raised.value.message

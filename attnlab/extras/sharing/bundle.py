@@ -40,8 +40,8 @@ from attnlab.config.comparability import CODE
 from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError, one_line
 from attnlab.planning.plan import plan
-from attnlab.tracking.calls import read_calls
 from attnlab.tracking.client import runs_folder
+from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.transfer import RunRecord, StudyRecord, Text, read_study_record, require_storable
 from attnlab.training import weights
 

@@ -19,8 +19,8 @@ from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import Bundle, read_bundle
 from attnlab.study.run import study_lock
 from attnlab.tracking.attempts import QUESTIONS_TAG, THREADS_TAG
-from attnlab.tracking.calls import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
 from attnlab.tracking.client import runs_folder
+from attnlab.tracking.experiment import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
 from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
 from attnlab.tracking.tags import planned_tags, read_planned
 from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import io
 import math
 import multiprocessing
 import os
@@ -28,7 +27,7 @@ from typing import Any
 from attnlab._util import machine
 from attnlab._util.files import describe_disk_error, file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import fork, fork_server_id
+from attnlab._util.process import fork
 from attnlab._util.progress import progress_to
 from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
@@ -189,22 +188,14 @@ def die_with_parent(lifeline: Connection) -> None:
 
 
 def output_to(path: Path) -> None:
-    """Redirect the output of this process to a file, without secrets: the terminal belongs to the parent's display."""
+    """Redirect the output of this process to a file: the terminal belongs to the parent's display."""
     with path.open("ab") as file:
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    out = os.fdopen(1, "wb", closefd=False)
-    sys.stdout = sys.stderr = _Redacted(out, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
     faulthandler.enable(2)
-
-
-class _Redacted(io.TextIOWrapper):
-    """A text stream without secrets: the log becomes an artifact of the run."""
-
-    def write(self, text: str, /) -> int:
-        return super().write(redact(text))
 
 
 class Worker:
@@ -216,23 +207,14 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
-        self._ends: list[Connection] = []
-        self._process = fork(run_job, lambda: (job, *self._open_pipes()), name="attnlab-run", preload=job.preload)
-        self._server_id = fork_server_id()
-        for end in self._ends[:2]:
-            end.close()
-        self.closed = self._broken = False
-        self.inbox: deque[Message] = deque()
-
-    def _open_pipes(self) -> tuple[Connection, Connection]:
-        """Open new pipes and return the ends of the child. A child of an earlier attempt loses its lifeline and ends."""
-        for end in self._ends:
-            end.close()
         context = multiprocessing.get_context("forkserver")
         self.pipe, child_pipe = context.Pipe()
         child_lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._ends = [child_pipe, child_lifeline, self.pipe, self._lifeline]
-        return child_pipe, child_lifeline
+        self._process = fork(run_job, (job, child_pipe, child_lifeline), name="attnlab-run", preload=job.preload)
+        for end in (child_pipe, child_lifeline):
+            end.close()
+        self.closed = self._broken = False
+        self.inbox: deque[Message] = deque()
 
     @property
     def pid(self) -> int:
@@ -264,11 +246,6 @@ class Worker:
     def peak_memory(self) -> int:
         """The peak resident size of the child in bytes; 0 when it has ended, or outside Linux."""
         return machine.peak_memory_of(self.pid)
-
-    @property
-    def lost_server(self) -> bool:
-        """True when the server that forked the child has ended: the child then looks as if it had ended, too."""
-        return self._server_id is None or self._server_id != fork_server_id()
 
     def reap(self) -> int | None:
         """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive)."""

@@ -163,15 +163,12 @@ class Ending:
     retry: bool = False
 
 
-def decide_ending(
-    outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence, *, lost_server: bool = False
-) -> Ending:
+def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence) -> Ending:
     """Decide how a run ended.
 
     Args:
         outcome: the last message of the process; None when it was lost before it sent one.
         exit_code: of the process, negative for a signal; None when the process closed its pipe but did not end.
-        lost_server: the server that the process was forked from has ended; nobody knows the process's exit code then.
 
     Raises:
         UserError: the disk is full or read-only, which stops the study.
@@ -182,11 +179,9 @@ def decide_ending(
         case Raised(reason, traceback):
             return Ending(RunState.FAILED, reason=reason, traceback=traceback)
         case Killed(number, peak):
-            exit_code, memory, lost_server = -number, replace(memory, peak=int(peak * 2**20)), False
+            exit_code, memory = -number, replace(memory, peak=int(peak * 2**20))
         case DiskFull(reason):
             raise UserError(reason)
-    if lost_server:  # not a fault of the run
-        return Ending(RunState.INTERRUPTED, reason="the server that its process was forked from ended", retry=True)
     # Without an outcome the process was lost. SIGKILL alone proves nothing: an operator sends it too.
     if exit_code == -signal.SIGKILL and memory.oom_kill:
         mib = memory.peak / 2**20

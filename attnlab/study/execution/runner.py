@@ -6,16 +6,12 @@ import logging
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util import machine
 from attnlab._util.process import delayed_interrupts
-from attnlab._util.redact import redact_file
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
-from attnlab.config.command import CommandConfig
 from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
 from attnlab.study.execution.job import (
@@ -25,34 +21,24 @@ from attnlab.study.execution.job import (
     Evaluation,
     Job,
     Killed,
-    MemoryEvidence,
     Metrics,
     Notice,
-    Outcome,
     Raised,
     Started,
     Tag,
     decide_ending,
     timed_out,
 )
-from attnlab.study.execution.rows import (
-    Row,
-    log_path,
-    row_of_record,
-    row_of_refusal,
-    row_of_run,
-    row_without_confirmation,
-    row_without_record,
-    run_folder,
-)
+from attnlab.study.result import Row, row_of_record, row_of_refusal, row_of_run, row_without_confirmation, row_without_record
 from attnlab.tracking.attempts import DEVICE_TAG, failures
+from attnlab.tracking.client import log_path, run_folder
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.system_metrics import SystemMetrics
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.progress import ProgressDisplay
-    from attnlab.study.execution.scheduler import ClaimedRun, Scheduler
+    from attnlab.study.execution.scheduler import RunInFlight, Scheduler
     from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker
 
@@ -63,32 +49,6 @@ POLL_SECONDS = 1.0  # between two looks at time limits, and at the runs that oth
 
 class _TakenOver(Exception):
     """Another parent took a run over because this one was silent for so long, and its record counts; or it only tried to."""
-
-
-@dataclass
-class _ActiveRun:
-    """A run with a process that is alive or has just ended.
-
-    Attributes:
-        slot: the number of its process among those that run at the same time.
-    """
-
-    claimed: ClaimedRun
-    run_id: str
-    worker: Worker
-    slot: int
-    started: float = field(default_factory=time.monotonic)
-    oom_kills_before: int = field(default_factory=machine.oom_kills)
-    peak_memory: int = 0  # bytes, largest value so far
-    outcome: Outcome | None = None
-
-    @property
-    def run(self) -> Run:
-        return self.claimed.run
-
-    @property
-    def memory_evidence(self) -> MemoryEvidence:
-        return MemoryEvidence(machine.oom_kills() > self.oom_kills_before, self.peak_memory)
 
 
 class Runner:
@@ -117,8 +77,8 @@ class Runner:
         self._requested: Workers = workers
         self._concurrency = Concurrency(1, 1)
         self._limits = plan.study.run
-        self._rows = ResultRows(plan, root, tracker=tracker, scheduler=scheduler)
-        self._active: list[_ActiveRun] = []
+        self._ended: dict[str, Row] = {}  # of the runs that ended in this call, by their keys
+        self._active: list[RunInFlight] = []
         self._expected_total = 0  # runs of the study, as far as known at its start
         self._devices: list[str] = []
 
@@ -147,7 +107,7 @@ class Runner:
             self._abort(error)
             raise
         self._tracker.update_current([*scheduler.runs, *scheduler.trials], partial=partial)
-        return [*self._rows.all(), *refused]
+        return [*self._rows(), *refused]
 
     # ---------------------------------------------------------------- the loop
 
@@ -190,13 +150,13 @@ class Runner:
         self._scheduler.recover_stale()
         return True
 
-    def _advance(self, active: _ActiveRun, ready: list[Any], system: dict[str, float]) -> None:
+    def _advance(self, active: RunInFlight, ready: list[Any], system: dict[str, float]) -> None:
         """Log the system metrics of a run, if any, and handle its messages and its end."""
         worker = active.worker
         active.peak_memory = max(active.peak_memory, worker.peak_memory)
         try:
             if system:
-                self._tracker.log_metrics(active.run_id, round(time.monotonic() - active.started), system)
+                self._tracker.log_metrics(active.run_id, round(active.seconds), system)
             if worker.inbox or any(waitable in ready for waitable in worker.waitables):
                 self._handle_messages(active)
         except TrackingDiskError:
@@ -206,10 +166,8 @@ class Runner:
             self._end(active, Ending(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
-            exit_code = worker.reap()  # before the question about the server, whose end may have been seen here too early
-            lost_server = worker.lost_server
-            self._end(active, decide_ending(active.outcome, exit_code, active.memory_evidence, lost_server=lost_server))
-        elif self._limits.timeout is not None and time.monotonic() - active.started > self._limits.timeout:
+            self._end(active, decide_ending(active.outcome, worker.reap(), active.memory_evidence))
+        elif self._limits.timeout is not None and active.seconds > self._limits.timeout:
             worker.kill()
             self._end(active, timed_out(self._limits.timeout))
 
@@ -232,7 +190,7 @@ class Runner:
         self._launch(claimed, slot=next(i for i in range(self._concurrency.workers) if i not in used))
         return True
 
-    def _launch(self, claimed: ClaimedRun, *, slot: int) -> None:
+    def _launch(self, claimed: RunInFlight, *, slot: int) -> None:
         """Start a process for a claimed run, and open its record."""
         run, job = claimed.run, self._job(claimed, slot=slot)
         try:
@@ -244,15 +202,15 @@ class Runner:
             self._display.start_run(run.name, total=run.steps)
             if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
                 logger.info("  %s: its record was %s; training it again", run.name, reason)
-            run_id = self._tracker.start(run, reset=job.reset)
-            self._active.append(_ActiveRun(claimed, run_id, worker, slot))
+            claimed.begin(worker, run_id=self._tracker.start(run, reset=job.reset), slot=slot)
+            self._active.append(claimed)
         except BaseException as error:
             worker.kill()
             if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
                 raise
             self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
 
-    def _job(self, claimed: ClaimedRun, *, slot: int) -> Job:
+    def _job(self, claimed: RunInFlight, *, slot: int) -> Job:
         """Return the instructions for the process of a run."""
         run = claimed.run
         return Job(
@@ -268,7 +226,7 @@ class Runner:
             environment={**os.environ, **device_environment(run, self._devices, slot=slot)},
         )
 
-    def _handle_messages(self, active: _ActiveRun) -> None:
+    def _handle_messages(self, active: RunInFlight) -> None:
         name, run_id = active.run.name, active.run_id
         for message in active.worker.messages():
             match message:
@@ -290,36 +248,35 @@ class Runner:
                 case Ended() | Raised() | Killed() | DiskFull():
                     active.outcome = message
 
-    def _answer_trial(self, active: _ActiveRun, step: int, values: dict[str, float]) -> None:
+    def _answer_trial(self, active: RunInFlight, step: int, values: dict[str, float]) -> None:
         """Tell a trial whether to stop, if this point is one that it waits for an answer on."""
-        search = active.claimed.search
-        stop = search.should_stop(active.claimed.ticket, step, values) if search else None
+        search = active.search
+        stop = search.should_stop(active.ticket, step, values) if search else None
         if stop is not None:
             active.worker.answer(stop=stop)
 
     # ---------------------------------------------------------------- the end of a run
 
-    def _end(self, active: _ActiveRun, ending: Ending) -> None:
+    def _end(self, active: RunInFlight, ending: Ending) -> None:
         """Record how a run ended. A run that lost its process is tried again at once, in the same slot."""
-        claimed = active.claimed
         try:
-            if not claimed.queue.owns(claimed.ticket):
+            if not active.queue.owns(active.ticket):
                 raise _TakenOver
             ending, failed_attempts = self._record(active, ending)
         except _TakenOver:
             self._active.remove(active)
             self._tracker.delete(active.run_id)
-            if claimed.queue.owns(claimed.ticket):
-                self._launch(claimed, slot=active.slot)
+            if active.queue.owns(active.ticket):
+                self._launch(active, slot=active.slot)
             return
         again = ending.retry and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
         if again:
-            self._launch(claimed, slot=active.slot)
+            self._launch(active, slot=active.slot)
         else:
-            self._scheduler.record_end(claimed, ending)
+            self._scheduler.record_end(active, ending)
 
-    def _end_untrained(self, claimed: ClaimedRun) -> None:
+    def _end_untrained(self, claimed: RunInFlight) -> None:
         """Fail a run because the run that it starts from did not complete; the next call of the study tries it again."""
         ending, run_id = Ending(RunState.FAILED, reason=claimed.problem), ""
         try:
@@ -330,13 +287,13 @@ class Runner:
             ending = Ending(RunState.FAILED, reason=str(error))
         self._end_before_training(claimed, ending, run_id=run_id)
 
-    def _end_before_training(self, claimed: ClaimedRun, ending: Ending, *, run_id: str = "") -> None:
+    def _end_before_training(self, claimed: RunInFlight, ending: Ending, *, run_id: str = "") -> None:
         """End a claimed run when its process was not started or its record was rejected; the next call tries it again."""
-        self._rows.add(claimed.run, ending, run_id=run_id)
+        self._add_row(claimed.run, ending, run_id=run_id)
         self._display.end_run(claimed.run.name, ending)
         self._scheduler.record_end(claimed, ending)
 
-    def _record(self, active: _ActiveRun, ending: Ending) -> tuple[Ending, int]:
+    def _record(self, active: RunInFlight, ending: Ending) -> tuple[Ending, int]:
         """Close the record of a run and keep its row.
 
         Returns:
@@ -345,24 +302,22 @@ class Runner:
         Raises:
             _TakenOver: another parent took the run over, or deleted its record.
         """
-        run, failed_attempts = active.run, 0
+        failed_attempts = 0
         try:
             failed_attempts = failures(self._close_record(active, ending))
         except TrackingDiskError:
             raise
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
-            if not active.claimed.queue.owns(active.claimed.ticket) or self._tracker.is_replaced(active.run_id):
+            if not active.queue.owns(active.ticket) or self._tracker.is_replaced(active.run_id):
                 raise _TakenOver from error
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
                 failed_attempts = failures(self._tracker.finish(active.run_id, ending.state, reason=ending.reason))
-        self._rows.add(run, ending, run_id=active.run_id, seconds=time.monotonic() - active.started)
+        self._add_row(active.run, ending, run_id=active.run_id, seconds=active.seconds)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
         return ending, failed_attempts
 
-    def _close_record(self, active: _ActiveRun, ending: Ending) -> Record:
-        if not isinstance(active.run.settings, CommandConfig):  # the output of a `command` passes through redacted streams
-            redact_file(log_path(self._root, active.run.key))  # programs that the run started wrote past them
+    def _close_record(self, active: RunInFlight, ending: Ending) -> Record:
         self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
@@ -387,33 +342,18 @@ class Runner:
         for active in list(self._active):
             with suppress(Exception):  # the store itself may have failed: the next call repairs the records
                 self._record(active, Ending(RunState.INTERRUPTED, reason=reason))
-                active.claimed.queue.release(active.claimed.ticket)
+                active.queue.release(active.ticket)
         if isinstance(error, KeyboardInterrupt):
-            done = len(self._scheduler.finished) + self._rows.results
+            done = len(self._scheduler.finished) + sum(row.state not in WITHOUT_RESULT for row in self._ended.values())
             error.args = (f"interrupted: {done} of {self._expected_total} runs are finished; rerun the same command to resume",)
 
+    # ---------------------------------------------------------------- the rows of the result
 
-class ResultRows:
-    """The rows of a study's runs; the runner adds each run that ends.
-
-    Args:
-        root: the folder of runs.
-    """
-
-    def __init__(self, plan: Plan, root: Path, *, tracker: Tracker, scheduler: Scheduler) -> None:
-        self._plan, self._root, self._tracker, self._scheduler = plan, root, tracker, scheduler
-        self._ended: dict[str, Row] = {}  # by the run's key
-
-    def add(self, run: Run, ending: Ending, *, run_id: str, seconds: float = 0.0) -> None:
+    def _add_row(self, run: Run, ending: Ending, *, run_id: str, seconds: float = 0.0) -> None:
         """Add the row of a run that ended in this call, replacing the row of its last attempt."""
         self._ended[run.key] = row_of_run(run, ending, run_id=run_id, seconds=seconds, root=self._root)
 
-    @property
-    def results(self) -> int:
-        """The number of runs that ended in this call with a result."""
-        return sum(row.state not in WITHOUT_RESULT for row in self._ended.values())
-
-    def all(self) -> list[Row]:
+    def _rows(self) -> list[Row]:
         """Return a row for each run, each trial with a record, and each cell with nothing to confirm after its search.
 
         Runs and trials of earlier calls and of other parents are included.

@@ -5,20 +5,21 @@ study are pairs. With the first seed they have the order of the plan, which tabl
 first, so that workers end at about the same time. The confirming runs of a searched cell wait until no trial of any cell can
 be started, so that they are pairs, too.
 
-Some runs start from others (``Chains``). Such a run waits while the run that it starts from is waiting or training. It may
+Some runs start from others. Such a run waits while the run that it starts from is waiting or training. It may
 start when that run has completed, and fails without being trained when that run ended otherwise.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from attnlab._util import machine
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.rows import run_folder
+from attnlab.study.execution.job import MemoryEvidence
 from attnlab.study.trials.queue import Queue, Search, Ticket
 from attnlab.tracking.artifacts import fetch_weights
 from attnlab.tracking.attempts import (
@@ -30,24 +31,30 @@ from attnlab.tracking.attempts import (
     state_of,
     trials_to_queue,
 )
+from attnlab.tracking.client import run_folder
 
 if TYPE_CHECKING:
     from attnlab._util.patience import Patience
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
-    from attnlab.study.execution.job import Ending
+    from attnlab.study.execution.child import Worker
+    from attnlab.study.execution.job import Ending, Outcome
     from attnlab.study.trials.store import Store
     from attnlab.tracking.client import Record
     from attnlab.tracking.tracker import Tracker
 
 
-@dataclass(frozen=True)
-class ClaimedRun:
-    """A run that this parent has claimed.
+@dataclass(eq=False)
+class RunInFlight:
+    """A run that this parent has claimed, and its process once there is one.
 
     Attributes:
         search: of a trial; None for a run of the grid.
         problem: the reason why it cannot be trained, because the run that it starts from did not complete; else "".
+        run_id: MLflow's id of its record.
+        slot: the number of its process among those that run at the same time.
+        peak_memory: of the process, in bytes, the largest value so far.
+        outcome: the last message of the process.
     """
 
     run: Run
@@ -55,6 +62,29 @@ class ClaimedRun:
     queue: Queue
     search: Search | None = None
     problem: str = ""
+    worker: Worker = field(init=False)
+    run_id: str = ""
+    slot: int = 0
+    started: float = 0.0
+    oom_kills_before: int = 0
+    peak_memory: int = 0
+    outcome: Outcome | None = None
+
+    def begin(self, worker: Worker, *, run_id: str, slot: int) -> None:
+        """Attach a process, the first one or that of a further attempt."""
+        self.worker, self.run_id, self.slot = worker, run_id, slot
+        self.started, self.oom_kills_before = time.monotonic(), machine.oom_kills()
+        self.peak_memory, self.outcome = 0, None
+
+    @property
+    def seconds(self) -> float:
+        """The time since the process was started."""
+        return time.monotonic() - self.started
+
+    @property
+    def memory_evidence(self) -> MemoryEvidence:
+        """The evidence of the machine that its memory ran out."""
+        return MemoryEvidence(machine.oom_kills() > self.oom_kills_before, self.peak_memory)
 
 
 class Scheduler:
@@ -83,7 +113,7 @@ class Scheduler:
         self._later_ranks = self._cell_ranks | {cell.name: len(plan.stages) + i for i, cell in enumerate(longest_first)}
         self.runs: dict[str, Run] = {}
         self.finished: dict[str, Record] = {}
-        self._chains = Chains(self.runs, self.finished, queue=self._grid, tracker=tracker, store=store)
+        self._ended: dict[str, tuple[str, str]] = {}  # key -> state and reason, of runs that others start from
         self.to_remove: dict[str, Reset] = {}
         self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
@@ -103,8 +133,8 @@ class Scheduler:
         self.withdrawn = self._tracker.withdrawn()
         self.to_remove = files_to_remove(self._records, self._retry, withdrawn=self.withdrawn)
         self._renew_dependants()
-        for queue in self._queues:
-            queue.forget(self.withdrawn)
+        for search in self._searches.values():
+            search.queue.forget(self.withdrawn)
         finished = {key for key, record in self._records.items() if self._has_result(record)}
         # 3. Restore the searches before the grid: the confirming runs of step 5 depend on which searches are over.
         for search in self._searches.values():
@@ -158,14 +188,14 @@ class Scheduler:
     def _add(self, runs: list[Run]) -> None:
         """Queue the runs that have no result."""
         new = {run.key: run for run in runs}
-        self.runs.update(new)  # in place, like the next one: the chains read them
+        self.runs |= new
         self._order = sorted(self.runs, key=self._rank)
         known = {
             key: self._tracker.rename(self._records[key], name=run.name, cell=run.cell)
             for key, run in new.items()
             if key in self._records
         }
-        self.finished.update({key: record for key, record in known.items() if self._has_result(record)})
+        self.finished |= {key: record for key, record in known.items() if self._has_result(record)}
         self._grid.enqueue([key for key in self._order if key in new and key not in self.finished])
 
     def _rank(self, key: str) -> tuple[int, int]:
@@ -212,33 +242,33 @@ class Scheduler:
         """The keys of all trials."""
         return [key for search in self._searches.values() for key in search.keys]
 
-    def claim(self) -> ClaimedRun | None:
+    def claim(self) -> RunInFlight | None:
         """Claim a run; None when nothing can be claimed at the moment."""
         self._confirm(self._with_new_results)  # not all searches: reading each costs time that grows with the cells
         self._with_new_results.clear()
         for name, search in self._searches.items():
-            may_start = not self._is_decided(name) and not self._chains.is_open(search.starts_from)
+            may_start = not self._is_decided(name) and not self._is_open(search.starts_from)
             claimed = search.claim() if may_start else None
             if claimed is not None:
                 ticket, run = claimed
-                return ClaimedRun(run, ticket, search.queue, search, self._chains.problem(run))
+                return RunInFlight(run, ticket, search.queue, search, self._problem(run))
         self._confirm(self._searches)  # another parent may have finished a search
         # Keys of finished runs count too: a parent that died may have queued one again in the meantime.
-        ticket = self._grid.claim(key for key in self._order if not self._chains.is_open(self.runs[key].starts_from))
+        ticket = self._grid.claim(key for key in self._order if not self._is_open(self.runs[key].starts_from))
         if ticket is None:
             return None
         run = self.runs[ticket.key]
-        return ClaimedRun(run, ticket, self._grid, problem=self._chains.problem(run))
+        return RunInFlight(run, ticket, self._grid, problem=self._problem(run))
 
-    def record_end(self, claimed: ClaimedRun, ending: Ending) -> None:
+    def record_end(self, claimed: RunInFlight, ending: Ending) -> None:
         """Close the ticket of a claimed run, which ended like this."""
-        self._chains.record_end(claimed.run.key, ending.state, ending.reason)
+        self._ended[claimed.run.key] = (str(ending.state), ending.reason)
         metric = self._metric_for(claimed)
         claimed.queue.tell(claimed.ticket, ending.state, ending.summary.get(metric, float("nan")))
         if claimed.search is not None:
             self._with_new_results.add(claimed.search.cell.name)
 
-    def finished_elsewhere(self, claimed: ClaimedRun) -> bool:
+    def finished_elsewhere(self, claimed: RunInFlight) -> bool:
         """Return whether another parent finished a run before it was claimed here; if so, close its ticket."""
         if not self._store.shared:
             return False
@@ -248,7 +278,7 @@ class Scheduler:
         claimed.queue.close_finished(claimed.ticket, metric_of(record, self._metric_for(claimed)))
         return True
 
-    def _metric_for(self, claimed: ClaimedRun) -> str:
+    def _metric_for(self, claimed: RunInFlight) -> str:
         """Return the metric that a ticket is valued by: a trial never sees the test split."""
         return claimed.search.score if claimed.search else self._plan.metric_of(claimed.run.cell)[0]
 
@@ -265,38 +295,13 @@ class Scheduler:
         searching = any(not search.is_over for search in self._searches.values())
         return searching or bool(self._grid.open_keys() & self.runs.keys())
 
+    # ---------------------------------------------------------------- runs that start from others
 
-class Chains:
-    """The ends of the runs that other runs of a study start from.
-
-    Args:
-        runs: key -> run of the study, to which the scheduler adds.
-        finished: key -> record of the runs that had a result before this call.
-        queue: of the runs that others start from.
-        store: of the queue.
-    """
-
-    def __init__(
-        self,
-        runs: Mapping[str, Run],
-        finished: Mapping[str, Record],
-        *,
-        queue: Queue,
-        tracker: Tracker,
-        store: Store,
-    ) -> None:
-        self._runs, self._finished, self._queue, self._tracker, self._store = runs, finished, queue, tracker, store
-        self._ended: dict[str, tuple[str, str]] = {}  # key -> state and reason
-
-    def record_end(self, key: str, state: RunState, reason: str) -> None:
-        """Record how a run of this call ended."""
-        self._ended[key] = (str(state), reason)
-
-    def is_open(self, key: str) -> bool:
+    def _is_open(self, key: str) -> bool:
         """Return whether the run that another one starts from has yet to end; False for "", the start from scratch."""
         return bool(key) and self._end_of(key) is None
 
-    def problem(self, run: Run) -> str:
+    def _problem(self, run: Run) -> str:
         """Return the reason why a run that no longer waits cannot start, else "".
 
         The run before it did not complete, or its weights are on another machine and cannot be fetched from there.
@@ -306,7 +311,7 @@ class Chains:
             return ""
         if end[0] == RunState.COMPLETED:
             return self._fetch(run.starts_from) if self._store.shared else ""
-        before, (state, reason) = self._runs.get(run.starts_from), end
+        before, (state, reason) = self.runs.get(run.starts_from), end
         name = repr(before.name) if before else run.starts_from
         return f"not trained: {name}, which it starts from, ended as {state}{f': {reason}' if reason else ''}"
 
@@ -323,8 +328,8 @@ class Chains:
     def _end_of(self, key: str) -> tuple[str, str] | None:
         """Return the state and reason with which a run ended, or None when it is waiting or training."""
         if key not in self._ended:
-            record = self._finished.get(key)
-            if record is None and self._store.shared and key not in self._queue.open_keys():
+            record = self.finished.get(key)
+            if record is None and self._store.shared and key not in self._grid.open_keys():
                 record = self._tracker.find(key)  # another parent trained it
                 if record is None:
                     self._ended[key] = (str(RunState.FAILED), "it has no record")

@@ -104,9 +104,7 @@ class Queue:
         """
         optuna_states = tuple(self._states[state] for state in states) or None
         trials = self.study.get_trials(deepcopy=False, states=optuna_states)
-        keys = [trial.user_attrs.get("key") for trial in trials]  # of a damaged database, anything that JSON has
-        pairs = zip(trials, keys, strict=True)
-        return [trial for trial, key in pairs if isinstance(key, str) and trial.number not in self._forgotten]
+        return [trial for trial in trials if trial.number not in self._forgotten]
 
     @_patient
     def forget(self, keys: Collection[str]) -> None:
