@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, cast
@@ -81,13 +80,6 @@ def tracking_uri(root: Path) -> str:
 def is_local(root: Path) -> bool:
     """Return whether the store is the SQLite file under ``root``."""
     return tracking_uri(root) == f"sqlite:///{root / 'mlflow.db'}"
-
-
-def import_mlflow() -> None:
-    """Import what a connection to a local store needs, which takes one to two seconds."""
-    _set_import_environment()
-    for name in ("mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store"):
-        import_module(name)
 
 
 def connect(root: Path, *, create: bool = False) -> MlflowClient:

@@ -28,11 +28,14 @@ from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.extras.bench.layer import BenchCase, ForwardBackward, unsupported
 from attnlab.extras.tune import steps_per_second
+from attnlab.models.build import build
 from attnlab.registry import TASKS
+from attnlab.training.costs import full_memory, micro_batch
 from attnlab.training.cuda_memory import cuda_peak_mib
 from attnlab.training.device import autocast, set_up_run
 from attnlab.training.distributed import Group
-from attnlab.training.example_step import ExampleStep
+from attnlab.training.gradients import RankBatch, backward
+from attnlab.training.optim import build_optimizer
 from attnlab.training.trainer import Trainer
 from benchmarks.gpu_check.runner import MIB, Case, Rows, Setting, Summary, Values
 from benchmarks.verdict.plain import LanguageModel
@@ -296,13 +299,25 @@ def memory_configuration(setting: Setting, changes: dict[str, Any]) -> RunConfig
     return setting.resolved(base, variant=changes.get("variant", "dense"))
 
 
+def take_example_steps(config: RunConfig, number: int) -> None:
+    """Take training steps on one micro-batch of full length, as the estimate of the memory assumes."""
+    device, task = set_up_run(config), TASKS.get(config.task.name)(**config.task.options)
+    model = build(config, task).to(device).train()
+    optimizer, rows = build_optimizer(model, config.train), micro_batch(config)
+    batch = model.example_batch(task, rows, device=device, padded=True)
+    memory = full_memory(config, rows, like=next(model.parameters()))
+    context = {"task": task, "config": config, "device": device, "group": Group()}
+    for _ in range(number):
+        optimizer.zero_grad()
+        backward(model, RankBatch([batch], [1.0], batch.tokens), memory, **context)
+        optimizer.step()
+
+
 def compare_memory(setting: Setting, changes: dict[str, Any]) -> Values:
     """Return the estimate and the measured peak in MiB."""
     config = memory_configuration(setting, changes)
     estimate = cuda_peak_mib(config, TASKS.get(config.task.name)(**config.task.options))
     before = setting.allocated()
-    step = ExampleStep(config)
-    for _ in range(2):  # the first one allocates the state of the optimizer
-        step.seconds()
+    take_example_steps(config, 2)  # the first one allocates the state of the optimizer
     measured = (setting.peak() - before) / MIB
     return {"backend": config.backend, "estimate_mib": estimate, "measured_mib": measured, "ratio": estimate / measured}
