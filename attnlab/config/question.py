@@ -170,6 +170,9 @@ class ClaimConfig(Section):
         description="the expected standard deviation of the difference between two runs with the same seed",
     )
     known: bool = Field(default=False, description="true for a control: a claim that is known to hold")
+    textbook: bool = Field(
+        default=False, description="true for a question of textbooks: in the first table of the page of claims"
+    )
     history: str = Field(default="", max_length=600, description="what happened to the claim, for the page of claims")
 
     @model_validator(mode="after")

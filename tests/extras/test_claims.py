@@ -201,6 +201,13 @@ def test_a_control_that_is_not_upheld_says_what_happened(cases: list[Any]) -> No
     assert told == {"K06-two", "K08-long"} >= {case.claim.id for case in controls if case.ruling.kind is not UPHELD}
 
 
+def test_the_questions_of_textbooks_are_read_first() -> None:
+    first = (ROOT / "reports" / "claims" / "README.md").read_text().split("\n## ")[1]
+    assert [line.split(".")[0] for line in first.splitlines() if line.startswith("| ")][1:] == [
+        *("| N03", "| W01", "| W02", "| N04", "| W02-long"),
+    ]
+
+
 def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> None:
     upheld = [case for case in cases if case.ruling and case.ruling.kind is UPHELD]
     assert upheld

@@ -27,8 +27,7 @@ NOTES = (
     "Verdicts hold at the stated scale; they say nothing of larger models.",
     "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
     "Measured: the estimate with the 95 % interval that holds together with all others of its study; of several comparisons, "
-    "the range of the estimates. A solve rate is a share of the seeds, a saving a share of the steps; their intervals hold by "
-    "themselves.",
+    "the range of the estimates. A solve rate is a share of the seeds; its interval holds by itself.",
     "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
 )
 OTHERS = (
@@ -108,8 +107,10 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
 
 
 def _parts(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+    claims = [case for case in cases if not case.claim.config.known]
+    asked = [[case for case in claims if case.claim.config.textbook is textbook] for textbook in (True, False)]
     known = [case for case in cases if case.claim.config.known]
-    return [("Claims", [case for case in cases if not case.claim.config.known]), ("Known answers", known)]
+    return [("Questions of textbooks", asked[0]), ("Claims", asked[1]), ("Known answers", known)]
 
 
 def _table(cases: Sequence[Case]) -> Table:
