@@ -120,19 +120,6 @@ def test_a_result_that_another_study_left_is_announced(root: Path) -> None:
     assert len(display.about("dense s0", "not trained again")) == 1, display.lines
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_deleted_result_does_not_return_under_another_name(root: Path, whole: bool) -> None:
-    first = go(root)
-    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
-    if whole:  # the message of a deleted experiment advises to rename the study
-        client.delete_experiment(client.get_experiment_by_name("small").experiment_id)  # type: ignore[union-attr]
-    else:
-        delete_record(root, first.rows[0].run_id)
-    again = go(root, study="renamed")
-    assert seconds(again)[0] != seconds(first)[0] and (seconds(again)[1] == seconds(first)[1]) is not whole
-    assert seconds(go(root, study="third")) == seconds(again), "a study has these results"
-
-
 def test_a_changed_result_is_never_reported(root: Path) -> None:
     """The record in MLflow is lost, and a digit of the result in the folder was changed."""
     fields = study(grid={"variant": ["dense"]}, seeds=[0])
