@@ -241,13 +241,10 @@ def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_las
     assert sorted(["a", "x", "b"], key=source.position) == ["b", "a", "x"]
 
 
-def test_the_protocol_says_where_the_runs_time_went() -> None:
-    spent = {"train_seconds": 90.0, "evaluation_seconds": 6.0, "logging_seconds": 1.0, "checkpoint_seconds": 1.0}
-    record = {"seed": 0, "seconds": 120.0, **spent, "startup_seconds": 2.0, "data_seconds": 0.5}
+def test_the_protocol_says_how_long_the_runs_took() -> None:
+    record = {"seed": 0, "seconds": 120.0}
     described = dict(methods.describe_methods([record, {"seed": 1, "seconds": 60.0}], axes=[]))["time"]
-    assert described.startswith("3.0 minutes over all runs, including evaluation: steps 90.0%, evaluation 6.0%, ")
-    assert described.endswith("start 2.0% (steps include 0.5% for drawing batches)")
-    assert dict(methods.describe_methods([{"seed": 1, "seconds": 60.0}], axes=[]))["time"].endswith("including evaluation")
+    assert described == "3.0 minutes over all runs, including evaluation"
     trials = [{"seed": 1, "seconds": 600.0}, {"seed": 1, "seconds": 1_008.0}, {"seed": 1, "seconds": None}]
     described = dict(methods.describe_methods([record], axes=[], trials=trials))
-    assert described["time"].endswith("for drawing batches); plus 26.8 minutes of search") and described["seeds"] == "0"
+    assert described["time"].endswith("; plus 26.8 minutes of search") and described["seeds"] == "0"
