@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 from attnlab.components import PLACES
-from attnlab.config.axes import text
+from attnlab.config.types import text
 from attnlab.field_names import statements
 from attnlab.registry import COMPONENTS, POSITIONS, TASKS, VARIANTS, Registry, options_of, source
 from docgen import patterns

@@ -172,7 +172,7 @@ def copied_databases() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def costs_once() -> Iterator[None]:
     """Trace the costs of a model once for all plans of a process; not with classes of a user, nor where a test replaces it."""
-    from attnlab.planning.traces import BuildError, Traces
+    from attnlab.planning.costs import BuildError, Traces
     from attnlab.training import costs
 
     real, empty = costs.plan_figures, Traces.__init__

@@ -12,8 +12,8 @@ from attnlab._util.code_digest import code_files
 from attnlab._util.files import real_path
 from attnlab._util.text import count
 from attnlab.cli._printing import constant_columns, print_table, print_text
-from attnlab.config.axes import text
 from attnlab.config.command import CommandConfig
+from attnlab.config.types import text
 from attnlab.planning.command_files import new_files
 
 if TYPE_CHECKING:

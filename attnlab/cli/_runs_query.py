@@ -10,8 +10,8 @@ from typing import Any
 
 from attnlab._util.cost_metrics import PROGRAM_COSTS, shown_in
 from attnlab._util.metrics import GENERATED_SCORES
-from attnlab.config.axes import text
-from attnlab.config.command import COLUMNS
+from attnlab.config.checks import COLUMNS
+from attnlab.config.types import text
 from attnlab.errors import UserError, nearest, one_line
 
 Frame = Series = Any  # pandas' own types do not define the type of an indexing result

@@ -177,7 +177,6 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.report.conclusion import conclusions
     from attnlab.report.result import judge
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
-    from attnlab.study.looks import further_look_notes
     from attnlab.study.plan import check_own_variants, code_change_notes
     from attnlab.study.run import run
 
@@ -189,7 +188,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         with show_progress() as progress:
             check_own_variants(plan, start=progress)
     max_seeds = adaptive["max_seeds"] if adaptive else None
-    for note in (*code_change_notes(plan), *further_look_notes(plan), *seed_notes(plan, max_seeds=max_seeds)):
+    for note in (*code_change_notes(plan), *look_notes(plan), *seed_notes(plan, max_seeds=max_seeds)):
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores, "check": False}
@@ -213,6 +212,15 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         print(f"report: {relative(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     return 0 if result.ok else 1
+
+
+def look_notes(plan: Plan) -> list[str]:
+    """Return a note on a further look at the verdicts of a study; a study without comparisons has none."""
+    if not (plan.study.baselines or plan.study.factors):
+        return []
+    from attnlab.study.looks import further_look_notes
+
+    return further_look_notes(plan)
 
 
 def command_name() -> str:

@@ -101,7 +101,7 @@ def _describe(registry: Any, name: str) -> list[str]:
 
 def _options(cls: type) -> str:
     """Return the options that a study can set, with defaults; a required option has none."""
-    from attnlab.config.axes import text
+    from attnlab.config.types import text
     from attnlab.registry import options_of
 
     options = options_of(cls).items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser, number
 from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text, show_progress
-from attnlab.cli._study import add_study_arguments, plan_study
+from attnlab.cli._study import add_study_arguments, look_notes, plan_study
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ def add_arguments(parser: Parser) -> None:
 
 def main(arguments: Namespace) -> int:
     from attnlab.study.adaptive import seed_notes
-    from attnlab.study.looks import further_look_notes
     from attnlab.study.plan import code_change_notes
     from attnlab.tracking.client import snapshot
 
     with snapshot():
-        plan = _with_recorded_extensions(plan_study(arguments))
+        plan = plan_study(arguments)
+        if plan.study.sweep is not None:
+            plan = _with_recorded_extensions(plan)
         print_plan(plan, tflops=arguments.tflops, memory=arguments.memory, each=arguments.all)
-        for note in (*code_change_notes(plan), *further_look_notes(plan), *seed_notes(plan)):
+        for note in (*code_change_notes(plan), *look_notes(plan), *seed_notes(plan)):
             print_text(f"note: {note}")
     plan.require_runs()
     return 0
@@ -106,10 +107,12 @@ def print_plan(plan: Plan, *, tflops: float | None = None, memory: bool = False,
     if peaks:
         about = "the tensors of one training step, traced without a device; the CUDA context takes about 1 GiB more"
         print_text(f"CUDA peak: {about}.")
-    print_class_files(plan, each=each)
+    if any(cell.config.sources for cell in (*plan.stages, *plan.cells)):
+        print_class_files(plan, each=each)
     _print_stages(plan)
     _print_search(plan)
-    _print_design(plan)
+    if plan.study.factors:
+        _print_design(plan)
     _print_sweep(plan)
     _print_estimand(plan)
     print_omissions(plan, each=each)
@@ -266,8 +269,7 @@ def _print_design(plan: Plan) -> None:
     from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio
 
     design = factorial_design(plan.study)
-    if design is None:
-        return
+    assert design is not None
     print_text(f"design: {describe_design(design)}.")
     if aliasing := describe_aliasing(design):
         print_text(f"aliasing: {aliasing}")
@@ -276,7 +278,7 @@ def _print_design(plan: Plan) -> None:
 
 def _print_sweep(plan: Plan) -> None:
     """Print the values of a sweep, and the number of runs that each further value adds."""
-    from attnlab.config.axes import text
+    from attnlab.config.types import text
     from attnlab.stats.sweep import MIN_FITTED
 
     sweep = plan.study.sweep

@@ -24,8 +24,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.config.paths import assignment
     from attnlab.config.study import StudyConfig
+    from attnlab.config.yaml import assignment
     from attnlab.planning.plan import plan
 
     assignments = parse_sets(arguments.assignments)

@@ -1,57 +1,29 @@
-"""Values of an axis: short labels, equality, and selection by a label or a name."""
+"""Axes of a grid: labels and selection of their values, and the fields that a value sets.
+
+An axis that is a path sets one field, an axis with named levels several:
+``size: {small: {model.dim: 64, train.lr: 2e-3}, large: {model: {dim: 256, depth: 4}}}`` is an axis ``size`` with two levels. A
+level sets dotted paths, or fields of sections; fields that it leaves out keep their value in the base. ``with: gate`` in a
+level adds a component to the variant, in addition to the components of the base and of other axes. The patterns of
+``model.layers`` can be named, too: ``model.layers: {hybrid: [gru, gru, dense], dense: [dense]}``.
+"""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util.text import escape_controls
-from attnlab.config.types import WITH
-from attnlab.config.yaml import kind
+from attnlab.config.types import LAYERS, WITH, Label, canonical, layers_text, text
+from attnlab.config.yaml import Loc, kind
 from attnlab.errors import UserError, nearest
 
-Label = str | int | float | bool
-LAYERS = "model.layers"  # the axis whose values are patterns of variants
+if TYPE_CHECKING:
+    from attnlab.config.study import StudyConfig
 
-
-def text(value: Any) -> str:
-    """Return a value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; a path shows only its class.
-
-    The components of a variant follow its options: ``dense with qk_norm, gate per=head``; an empty list is ``none``. Control
-    characters are escaped: names of cells are made of such texts.
-    """
-    if isinstance(value, dict):
-        if set(value) == {"from"}:  # of init
-            return text(value["from"])
-        name, components = value.get("name"), value.get(WITH)
-        parts = [escape_controls(name.rpartition(":")[2])] if isinstance(name, str) else []
-        parts += [f"{escape_controls(str(k))}={text(v)}" for k, v in value.items() if k not in ("name", WITH)]
-        if components:
-            parts += [WITH, ", ".join(_item_texts(components if isinstance(components, list) else [components]))]
-        return " ".join(parts)
-    if isinstance(value, list):
-        return ",".join(_item_texts(value)) or "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "null" if value is None else escape_controls(str(value))
-
-
-def _item_texts(items: list[Any]) -> list[str]:
-    return [text({"name": item} if isinstance(item, str) else item) for item in items]
-
-
-def pattern_text(names: Sequence[str]) -> str:
-    """Return the names of the entries of a pattern on one line: ``[gru x2, dense]``."""
-    runs = [(f"({name})" if ", " in name else name, len(list(group))) for name, group in groupby(names)]
-    return f"[{', '.join(name if count == 1 else f'{name} x{count}' for name, count in runs)}]"
-
-
-def layers_text(value: Any) -> str:
-    """Return a value of ``model.layers``, as a study writes it, on one line."""
-    if isinstance(value, dict) and "pattern" in value:
-        match = value.get("match")
-        return layers_text(value["pattern"]) + (f" match={text(match)}" if match else "")
-    return pattern_text(_item_texts(value)) if isinstance(value, list) else text(value)
+NAMED = ("task", "variant", "position")  # fields with options, which the plan checks against their classes
+STAGES = "stages"  # the section of a study whose parts an axis sets as stages.NAME.PATH
 
 
 def labels(values: Sequence[Any], *, axis: str = "") -> list[Label]:
@@ -83,15 +55,6 @@ def label_text(label: Any) -> str:
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 
-def canonical(value: Any) -> str:
-    """Return a text that is equal for equal values: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
-    if isinstance(value, dict) and set(value) in ({"name"}, {"from"}):
-        value = next(iter(value.values()))
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
-        value = float(value)  # beyond 2**53, two integers may have one float
-    return json.dumps(value, sort_keys=True, default=str)
-
-
 def pick(axis: str, values: Sequence[Any], wanted: Any, *, place: str) -> list[int]:
     """Return the indices of the values that match ``wanted``: the equal one, else those with that label, else that name.
 
@@ -116,3 +79,93 @@ def _names(value: Any) -> list[str]:
     """Return the names of a value without its options: the full name, and the class name alone."""
     name = value.get("name") if isinstance(value, dict) else value
     return [name, name.rpartition(":")[2]] if isinstance(name, str) else []
+
+
+def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
+    """Raise ``UserError`` at ``place`` unless ``axis`` is an axis of the study's grid."""
+    if axis not in study.grid:
+        known = list(study.grid)
+        expectation = f"expected one of {', '.join(known)}" if known else "the study has no grid"
+        raise UserError(f"{axis!r} is not an axis of the grid{nearest(axis, known)}: {expectation}", place)
+
+
+@dataclass(frozen=True)
+class FieldSetting:
+    """A field that a value of an axis sets.
+
+    Attributes:
+        path: dotted path of the field.
+        value: of the field.
+        loc: location of the value in the study.
+        adds: True for components that are added to the variant's components instead of replacing them.
+    """
+
+    path: str
+    value: Any
+    loc: Loc
+    adds: bool = False
+
+
+def field_settings(study: StudyConfig, axis: str, index: int) -> list[FieldSetting]:
+    """Return the fields that one value of an axis sets."""
+    values = study.grid[axis]
+    if isinstance(values, list):
+        return list(_with_position(FieldSetting(axis, values[index], ("grid", axis, index))))
+    name = list(values)[index]
+    if axis == LAYERS:  # named patterns
+        return [FieldSetting(axis, values[name], ("grid", axis, name))]
+    settings = settings_of_level(values[name], ("grid", axis, name))
+    return [part for setting in settings for part in _with_position(setting)]
+
+
+def _with_position(setting: FieldSetting) -> Iterator[FieldSetting]:
+    """Yield the setting, or two of them for a variant with a position scheme: ``{name: dense, position: rotary}``."""
+    if setting.path == "variant" and isinstance(setting.value, dict) and "position" in setting.value:
+        variant = {key: value for key, value in setting.value.items() if key != "position"}
+        yield FieldSetting("variant", variant, setting.loc)
+        yield FieldSetting("position", setting.value["position"], (*setting.loc, "position"))
+    else:
+        yield setting
+
+
+def settings_of_level(level: dict[str, Any], loc: Loc) -> Iterator[FieldSetting]:
+    """Yield the fields that a named level sets."""
+    for key, value in level.items():
+        if key == WITH:
+            yield FieldSetting(f"variant.{WITH}", value, (*loc, key), adds=True)
+        elif isinstance(value, dict) and "." not in key and key not in NAMED:  # a section
+            yield from (FieldSetting(f"{key}.{name}", inner, (*loc, key, name)) for name, inner in value.items())
+        else:
+            yield FieldSetting(key, value, (*loc, key))
+
+
+def level_settings(study: StudyConfig, axis: str, level: Label) -> list[FieldSetting]:
+    """Return the fields that a level sets on an axis with named levels; none on other axes."""
+    levels = study.grid[axis]
+    return field_settings(study, axis, list(levels).index(str(level))) if isinstance(levels, dict) else []
+
+
+def paths_of_axis(study: StudyConfig, axis: str, *, added: bool = True) -> dict[str, Loc]:
+    """Return the fields that an axis sets -> the location of the first value for each.
+
+    Args:
+        added: False to leave out components that are added to a variant, which no other axis contradicts.
+    """
+    settings = (setting for i in range(len(study.axes[axis])) for setting in field_settings(study, axis, i))
+    paths: dict[str, Loc] = {}
+    for setting in settings:
+        if added or not setting.adds:
+            paths.setdefault(setting.path, setting.loc)
+    return paths
+
+
+def split_stage(path: str) -> tuple[str, str]:
+    """Return the stage that a dotted path leads into, and the path there: ``stages.pretrain.train.lr`` is ``train.lr``.
+
+    The stage of other paths is "".
+    """
+    first, _, rest = path.partition(".")
+    if first != STAGES:
+        return "", path
+    stage, _, inner = rest.partition(".")
+    return stage, inner

@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from attnlab._util.files import real_path
-from attnlab.config.axes import canonical, text
-from attnlab.config.paths import assignment
+from attnlab.config.checks import COLUMNS, check_level_name
 from attnlab.config.study import StudyConfig
-from attnlab.config.types import Section
-from attnlab.config.yaml import Loc, kind
+from attnlab.config.types import Section, canonical, text
+from attnlab.config.yaml import Loc, assignment, dotted, kind
 from attnlab.errors import UserError, nearest
 
 Value = str | int | float | bool
@@ -35,26 +34,6 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,49}")
 QUOTED = re.compile(r"""\\.|'[^']*'|"(\\.|[^"])*\"""", re.DOTALL)  # part of a command line
 OPERATORS = re.compile(r"&&|\|\||[;&|<>]+")  # of a shell
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Columns of `attnlab.load_runs` that every run has: an axis of such a name would hide one, or be hidden by it.
-COLUMNS = frozenset(
-    {"run_id", "name", "cell", "study", "state", "reason", "fingerprint", "attempt", "phase", "trial", "params", "test"}
-    | {"started", "seconds", "folder", "device", "versions", "commit", "matched", "data_notes", "data_sizes", "left_out"}
-    | {"command", "files", "env", "wall_seconds", "host_peak_mib"}
-)
-UNKNOWN_DATA = "on validation data, which attnlab does not know of a program; list the values in the grid"
-# Parts of a study that have no meaning for a program -> the reason.
-UNSUPPORTED = {
-    "stages": "attnlab does not know the weights of a program",
-    "search": f"trials are chosen {UNKNOWN_DATA}",
-    "confirm": f"trials are chosen {UNKNOWN_DATA}",
-    "sweep": f"the best value is chosen {UNKNOWN_DATA}",
-    "over": "list its levels as an axis of the grid",
-    "factors": "list the levels of each factor as an axis of the grid",
-    "design": "it needs 'factors'",
-    "questions": "attnlab does not know which way the other metrics of a program are better",
-    "imports": "attnlab imports no code for a program; 'files' lists the files that determine its results",
-    "reference_scores": "attnlab does not know the data of a program",
-}
 
 
 class CommandConfig(Section):
@@ -161,56 +140,50 @@ def command_config(study: StudyConfig, chosen: Mapping[str, int]) -> CommandConf
 # ---------------------------------------------------------------- checks
 
 
-def check_training(study: StudyConfig) -> None:
-    """Raise ``UserError`` when a study of attnlab's training has a part that belongs to a command."""
-    for key in ("files", "env", "pattern"):
-        if key in study.model_fields_set:
-            raise UserError(f"expected {key!r} only together with 'command'", study.where(key, key=True))
-
-
 def check_command(study: StudyConfig) -> None:
-    """Check a study of a program: its parts, its values, and that each of them has a placeholder.
+    """Check a study of a program: its metric, its values, and that each of them has a placeholder.
 
     Raises:
         UserError: the first mistake, with its place.
     """
-    for part, reason in UNSUPPORTED.items():
-        if part in study.model_fields_set and getattr(study, part):
-            raise UserError(f"expected no {part!r} in a study with 'command': {reason}", study.where(part, key=True))
-    _check_metric(study)
-    for name, value in study.base.items():
-        _check_name(study, name, ("base", name), what="base")
-        _check_value(study, value, ("base", name), what=f"base.{name}")
+    if not study.grid:
+        message = "expected the key 'grid' together with 'command', such as {lr: [0.001, 0.01]}, got none"
+        raise UserError(message, study.where("command"))
+    for axis, levels in study.grid.items():
+        if isinstance(levels, dict):
+            _check_levels(study, axis, levels)
+    for loc, value in _values(study):
+        _check_value(study, value, loc)
+    sources = _sources(study)
+    for name, loc in sources.items():
+        _check_name(study, name, loc)
+    for axis in study.grid:
+        if axis in COLUMNS:
+            message = f"grid: expected another name for the axis {axis!r}, which names a column of the runs"
+            raise UserError(message, study.where("grid", axis, key=True))
+        _check_distinct(study, axis)
     _check_sets(study)
-    _check_grid(study)
-    _check_env(study)
-    _check_placeholders(study)
-    _check_pattern(study)
+    _check_metric(study, sources)
+    _check_placeholders(study, sources)
 
 
-def _check_metric(study: StudyConfig) -> None:
-    form = "{name: accuracy, direction: max}"
-    if study.metric is None:
-        raise UserError(f"expected the key 'metric' together with 'command', such as {form}, got none", study.where("command"))
-    place = study.where("metric")
-    if not isinstance(study.metric, dict) or study.metric.keys() != {"name", "direction"}:
-        raise UserError(f"metric: expected the name and the direction, such as {form}, got {kind(study.metric)}", place)
-    name, direction = metric_of(study)
-    if direction not in ("min", "max"):
+def _check_metric(study: StudyConfig, sources: Mapping[str, Loc]) -> None:
+    form, metric = "{name: accuracy, direction: max}", study.metric
+    if not isinstance(metric, dict) or metric.keys() != {"name", "direction"}:
+        place = study.where("metric" if metric is not None else "command")
+        raise UserError(f"metric: expected the name and the direction, min or max, such as {form}, got {kind(metric)}", place)
+    if (direction := metric["direction"]) not in ("min", "max"):
         message = f"metric.direction: expected min or max{nearest(direction, ['min', 'max'])}, got {kind(direction)}"
         raise UserError(message, study.where("metric", "direction"))
-    if reason := describe_bad_name(result_name(name)):
-        message = f"metric.name: expected a name that can be recorded, got {name[:40]!r}: {reason}"
-        raise UserError(message, study.where("metric", "name"))
-    if name != result_name(name):
-        message = f"metric.name: expected letters, digits, '_', '.' and '-', got {kind(name)}: other characters of a name that "
-        raise UserError(f"{message}the program prints become '_': write {result_name(name)}", study.where("metric", "name"))
-    if name in COLUMNS or name == SEED or name in _sources(study):
+    name, place = metric["name"], study.where("metric", "name")
+    if reason := describe_bad_name(name):
+        raise UserError(f"metric.name: expected a name that can be recorded, got {name[:40]!r}: {reason}", place)
+    if name in COLUMNS or name == SEED or name in sources:
         message = f"metric.name: expected another name, because this is a placeholder or a column of the runs, got {name!r}"
-        raise UserError(message, study.where("metric", "name"))
-    if study.margin is not None and not isinstance(study.margin, float):
-        message = "margin: expected a number in the unit of the metric, because attnlab does not know the steps of a program"
-        raise UserError(f"{message}, got {kind(study.margin)}", study.where("margin"))
+        raise UserError(message, place)
+    if isinstance(study.margin, dict):
+        message = f"margin: expected a number in the unit of the metric, got {kind(study.margin)}"
+        raise UserError(message, study.where("margin"))
 
 
 def result_name(name: str) -> str:
@@ -232,29 +205,43 @@ def describe_bad_name(name: str) -> str:
     path = posixpath.normpath(name)
     if path != name or path == "." or path.startswith(("..", "/")):
         return "its name reads like a path with empty, '.' or '..' parts"
+    if name not in (result_name(name), curve_name(name.removeprefix(CURVE))):
+        return f"other characters than letters, digits, '_', '.' and '-' become '_': write {result_name(name)}"
     return ""
 
 
-def _check_name(study: StudyConfig, name: str, loc: Loc, *, what: str) -> None:
-    place = study.where(*loc, key=True)
-    if name == SEED:
-        raise UserError(f"{what}: expected 'seeds: [...]' at the top level, got 'seed'", place)
-    if name == RESULT:
-        raise UserError(f"{what}: expected another name, because {{result}} is the file of a program's result", place)
-    if not NAME.fullmatch(name):
-        message = f"{what}: expected a name of letters, digits, '_', '-' and '.' that begins with a letter"
-        raise UserError(f"{message}, got {kind(name)}", place)
+def _check_name(study: StudyConfig, name: str, loc: Loc) -> None:
+    own = {SEED: "write 'seeds: [...]' at the top level", RESULT: "{result} is the file of a program's result"}
+    if name in own or not NAME.fullmatch(name):
+        reason = own.get(name, "it should begin with a letter and have letters, digits, '_', '-' and '.'")
+        message = f"{dotted(loc[:-1])}: expected another name than {kind(name)}: {reason}"
+        raise UserError(message, study.where(*loc, key=True))
 
 
-def _check_value(study: StudyConfig, value: Any, loc: Loc, *, what: str) -> None:
-    if not isinstance(value, Value):
-        raise UserError(f"{what}: expected a number, a text, true or false, got {kind(value)}", study.where(*loc))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(
-            f"{what}: expected a finite number, got {value}: quote it if the program reads it as text", study.where(*loc)
-        )
+def _values(study: StudyConfig) -> Iterator[tuple[Loc, Any]]:
+    """Yield each value that a study sets for its program, with its location."""
+    yield from ((("base", name), value) for name, value in study.base.items())
+    yield from ((("env", name), value) for name, value in study.env.items())
+    for axis, values in study.grid.items():
+        if isinstance(values, list):
+            yield from ((("grid", axis, i), value) for i, value in enumerate(values))
+        else:
+            yield from ((("grid", axis, level, name), value) for level in values for name, value in values[level].items())
+
+
+def _check_value(study: StudyConfig, value: Any, loc: Loc) -> None:
+    what, place = dotted(loc), study.where(*loc)
+    if not isinstance(value, Value) or (isinstance(value, float) and not math.isfinite(value)):
+        raise UserError(f"{what}: expected a finite number, a text, true or false, got {kind(value)}", place)
     if isinstance(value, str) and "\0" in value:
-        raise UserError(f"{what}: expected no null character, which a command line cannot hold", study.where(*loc))
+        raise UserError(f"{what}: expected no null character, which a command line cannot hold", place)
+    if loc[0] == "env" and not VARIABLE.fullmatch(str(loc[1])):
+        raise UserError(f"env: expected the name of a variable, such as OMP_NUM_THREADS, got {kind(loc[1])}", place)
+    if loc[0] == "grid" and len(loc) == 3 and value == "":
+        levels = f"{loc[1]}: {{off: {{{loc[1]}: ''}}, on: {{{loc[1]}: ...}}}}"
+        raise UserError(
+            f"{what}: expected a text that names the cell, got an empty one: name the levels, such as {levels}", place
+        )
 
 
 def _check_sets(study: StudyConfig) -> None:
@@ -264,84 +251,45 @@ def _check_sets(study: StudyConfig) -> None:
             if name in _placeholders_of(study, axis):
                 raise UserError(f"the axis {axis!r} of the grid sets this value in each cell: select cells with --only", place)
         if name not in study.base:
-            known = list(study.base)
-            expectation = f"expected one of {', '.join(known)}" if known else "the base is empty"
-            raise UserError(f"{name!r} is not a value of the base{nearest(name, known)}: {expectation}", place)
+            expectation = f"expected one of {', '.join(study.base)}" if study.base else "the base is empty"
+            raise UserError(f"{name!r} is not a value of the base{nearest(name, study.base)}: {expectation}", place)
         if not isinstance(value, Value):
             raise UserError(f"base.{name}: expected a number, a text, true or false, got {kind(value)}", place)
 
 
-def _check_grid(study: StudyConfig) -> None:
-    if not study.grid:
-        message = "expected the key 'grid' together with 'command', such as {lr: [0.001, 0.01]}, got none"
-        raise UserError(message, study.where("command"))
-    for axis, values in study.grid.items():
-        _check_name(study, axis, ("grid", axis), what="grid")
-        if axis in COLUMNS:
-            message = f"grid: expected another name for the axis {axis!r}, which names a column of the runs"
-            raise UserError(message, study.where("grid", axis, key=True))
-        for index in range(len(values)):
-            key = index if isinstance(values, list) else list(values)[index]
-            _check_level(study, axis, key)
-        _check_distinct(study, axis)
-        _check_overlap(study, axis)
-
-
-def _check_level(study: StudyConfig, axis: str, key: str | int) -> None:
-    """Check a value of an axis, at this index or under this name."""
-    values: Any = study.grid[axis]
-    if isinstance(values, list):
-        value = values[int(key)]
-        _check_value(study, value, ("grid", axis, key), what=f"grid.{axis}")
-        if value == "":
-            message = f"grid.{axis}: expected a text that names the cell, got an empty one: give the levels names, such as "
-            raise UserError(f"{message}{axis}: {{off: {{{axis}: ''}}, on: {{{axis}: ...}}}}", study.where("grid", axis, key))
-        return
-    place, level = study.where("grid", axis, key), values[key]
-    if not re.fullmatch(r"[^\s,=]{1,50}", str(key)):
-        message = f"grid.{axis}: expected the name of a level without spaces, ',' and '=', got {kind(key)}"
-        raise UserError(message, study.where("grid", axis, key, key=True))
-    if not isinstance(level, dict) or not level:
-        message = f"grid.{axis}.{key}: expected the values that this level sets, such as {{lr: 0.001}}, got {kind(level)}"
-        raise UserError(message, place)
-    for name, value in level.items():
-        _check_name(study, name, ("grid", axis, key, name), what=f"grid.{axis}.{key}")
-        _check_value(study, value, ("grid", axis, key, name), what=f"grid.{axis}.{key}.{name}")
+def _check_levels(study: StudyConfig, axis: str, levels: dict[str, Any]) -> None:
+    """Check that named levels have names for cells, and set values of the same placeholders."""
+    for name, level in levels.items():
+        check_level_name(study, axis, name)
+        if not isinstance(level, dict) or not level:
+            message = f"grid.{axis}.{name}: expected the values that this level sets, such as {{lr: 0.001}}, got {kind(level)}"
+            raise UserError(message, study.where("grid", axis, name))
+    for name, level in levels.items():
+        for missing in (other for other in _placeholders_of(study, axis) if other not in {**base_values(study), **level}):
+            message = f"grid.{axis}.{name}: expected a value of {missing!r}, which other levels set, here or in the base"
+            raise UserError(message, study.where("grid", axis, name))
 
 
 def _check_distinct(study: StudyConfig, axis: str) -> None:
-    """Check that no two values of an axis make the same command."""
-    base, values = base_values(study), study.grid[axis]
-    names = _placeholders_of(study, axis)
-    seen: dict[str, str] = {}
-    for index in range(len(values)):
-        key = index if isinstance(values, list) else list(values)[index]
-        level = {**base, **level_values(study, axis, index)}
-        shown = text(values[index]) if isinstance(values, list) else str(key)
-        first = seen.setdefault(canonical({name: level.get(name) for name in names}), shown)
-        if len(seen) <= index:
-            again = f"{shown} again" if first == shown else f"{shown}, which sets the same as {first}"
-            raise UserError(f"grid.{axis}: expected each value once, got {again}", study.where("grid", axis, key))
-        if missing := [name for name in names if name not in level]:
-            message = f"grid.{axis}.{key}: expected a value of {missing[0]!r}, which other levels set, here or in the base"
-            raise UserError(message, study.where("grid", axis, key))
-
-
-def _check_overlap(study: StudyConfig, axis: str) -> None:
-    """Check that no other axis sets one of the placeholders of an axis."""
+    """Check that no two values of an axis make the same command, and that no other axis sets a placeholder of it."""
+    names, keys = _placeholders_of(study, axis), list(study.axes[axis])
+    seen: set[str] = set()
+    for index, key in enumerate(keys):
+        level = {**base_values(study), **level_values(study, axis, index)}
+        if (same := canonical({name: level.get(name) for name in names})) in seen:
+            place = study.where("grid", axis, key if isinstance(study.grid[axis], dict) else index)
+            raise UserError(f"grid.{axis}: expected each value once, got {text(key)}, which sets the same as another", place)
+        seen.add(same)
     for other in study.grid:
-        for name in _placeholders_of(study, axis) if other != axis else ():
-            if name in _placeholders_of(study, other):
-                message = f"grid.{axis}: expected no {name!r}, because the axis {other!r} sets it"
-                raise UserError(message, study.where("grid", axis, key=True))
+        for name in set(names).intersection(_placeholders_of(study, other)) if other != axis else ():
+            message = f"grid.{axis}: expected no {name!r}, because the axis {other!r} sets it"
+            raise UserError(message, study.where("grid", axis, key=True))
 
 
 def _placeholders_of(study: StudyConfig, axis: str) -> list[str]:
-    """Return the placeholders that the values of an axis set; none of a level that is not a mapping."""
+    """Return the placeholders that the values of an axis set."""
     values = study.grid[axis]
-    if isinstance(values, list):
-        return [axis]
-    return list(dict.fromkeys(name for level in values.values() if isinstance(level, dict) for name in level))
+    return [axis] if isinstance(values, list) else list(dict.fromkeys(name for level in values.values() for name in level))
 
 
 def _sources(study: StudyConfig) -> dict[str, Loc]:
@@ -355,59 +303,39 @@ def _sources(study: StudyConfig) -> dict[str, Loc]:
     return sources
 
 
-def _check_env(study: StudyConfig) -> None:
-    for name, value in study.env.items():
-        if not VARIABLE.fullmatch(name):
-            message = f"env: expected the name of a variable, such as OMP_NUM_THREADS, got {kind(name)}"
-            raise UserError(message, study.where("env", name, key=True))
-        _check_value(study, value, ("env", name), what=f"env.{name}")
-
-
-def _check_placeholders(study: StudyConfig) -> None:
-    """Check that the command has a placeholder for the seed and for each value, and no other."""
+def _check_placeholders(study: StudyConfig, sources: Mapping[str, Loc]) -> None:
+    """Check that the command has a placeholder for the seed and for each value, and no other; check its pattern."""
     assert study.command is not None
-    place = study.where("command")
+    place, known = study.where("command"), [*sources, SEED, RESULT]
     if operator := OPERATORS.search(QUOTED.sub("", study.command)):
-        message = (
-            f"command: expected a program and its arguments, got {operator[0]!r}, which only a shell understands: quote it, "
-        )
-        raise UserError(f"{message}or use sh -c '...'", place)
+        message = f"command: expected a program and its arguments, got {operator[0]!r}, which only a shell understands"
+        raise UserError(f"{message}: quote it, or use sh -c '...'", place)
     try:
-        words = shlex.split(study.command)
+        used, words = _placeholders(study.command), shlex.split(study.command)
     except ValueError as error:
-        message = f"command: expected a command line that can be split into words, got {study.command!r} ({error})"
+        message = f"command: expected words and placeholders such as {{seed}}, with braces of its own doubled: {error}"
         raise UserError(message, place) from None
-    try:
-        used = _placeholders(study.command)
-    except ValueError as error:
-        raise UserError(f"command: {error}; a brace of the command itself is doubled: {{{{", place) from None
-    if not words:
-        raise UserError("command: expected a program and its arguments, got an empty text", place)
-    sources = _sources(study)
-    if SEED not in used:
-        message = "command: expected {seed} in it: without it, the runs of a cell would be one run repeated"
+    if not words or SEED not in used:
+        message = "command: expected a program with {seed}: without it, the runs of a cell would be one run repeated"
         raise UserError(message, place)
-    for name in sorted(used - sources.keys() - {SEED, RESULT}):
-        known = [*sources, SEED, RESULT]
+    for name in sorted(used - {*known}):
         message = f"command: expected placeholders that the base or the grid sets, got {{{name}}}{nearest(name, known)}"
         raise UserError(message, place)
     for name, loc in sources.items():
         if name not in used:
             message = f"{loc[0]}: expected {{{name}}} in the command, which does not use it"
             raise UserError(message, study.where(*loc, key=True))
+    if study.pattern is not None:
+        _check_pattern(study.pattern, has_result=RESULT in used, place=study.where("pattern"))
 
 
-def _check_pattern(study: StudyConfig) -> None:
-    if study.pattern is None:
-        return
-    place = study.where("pattern")
-    assert study.command is not None
-    if RESULT in _placeholders(study.command):
+def _check_pattern(pattern: str, *, has_result: bool, place: str) -> None:
+    if has_result:
         raise UserError("pattern: expected either a pattern or {result} in the command, got both", place)
     try:
-        groups = re.compile(study.pattern).groups
+        groups = re.compile(pattern).groups
     except re.error as error:
-        raise UserError(f"pattern: expected a regular expression, got {study.pattern!r} ({error})", place) from None
+        raise UserError(f"pattern: expected a regular expression, got {pattern!r} ({error})", place) from None
     if groups != 1:
         message = f"pattern: expected one group, which is the number, as in 'accuracy: (\\S+)', got {groups} groups"
         raise UserError(message, place)

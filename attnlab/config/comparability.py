@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,8 @@ if TYPE_CHECKING:
     from attnlab.config.run import RunConfig
 
 TRAINING_OPTIONS = ("sampling", "role")  # options of tasks that change the training or the model, not what is tested
-OF_PROGRAM = {"scores": "of a program"}  # which alone knows its data
-PROGRAM = json.dumps(OF_PROGRAM)  # the test of a program that reads no data file
-# Files that a command names and that hold no data: code, settings and weights.
-CODE = (".py", ".sh", ".r", ".jl", ".lua", ".js", ".ts", ".pl", ".rb", ".so")
-SETTINGS = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".json", ".jsonnet")
-WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".pkl", ".gguf")
-OTHER_FILES = "If the program tests on these files, the difference is one of the data."
-DIGITS = 16  # of a digest of a data file
+PROGRAM = json.dumps({"scores": "of a program"})  # the test of a program, which alone knows its data
+CODE = (".py", ".sh", ".r", ".jl", ".lua", ".js", ".ts", ".pl", ".rb", ".so")  # endings of files of code
 SUBWORDS = " byte_bpe:"  # begins the part of ``data`` that identifies a vocabulary of subwords instead of the text
 TOKEN_OPTIONS = ("tokens", "vocabulary")  # of tasks whose text is encoded as bytes or subwords
 
@@ -51,41 +44,15 @@ def test_identity(config: dict[str, Any], length: int | str | None) -> str:
 
 
 def identity_of_test(settings: RunConfig | CommandConfig) -> str:
-    """Return ``test_identity`` of a run of attnlab's training, or of a program the data files that its command names."""
+    """Return ``test_identity`` of a run of attnlab's training, or ``PROGRAM``."""
     if isinstance(settings, CommandConfig):
-        files = data_files(settings)
-        return json.dumps({**OF_PROGRAM, "files": files}) if files else PROGRAM
+        return PROGRAM
     return test_identity(json.loads(settings.to_json()), task_length(settings))
-
-
-def data_files(command: CommandConfig) -> dict[str, str]:
-    """Return name -> digest of the data files among the recorded files that a command line names."""
-    words = [part for word in command.arguments[1:] for part in (word, word.partition("=")[2]) if part]
-    named = dict.fromkeys(map(posixpath.normpath, words))
-    suffixes = {name: posixpath.splitext(name)[1].lower() for name in named}
-    return {
-        n: command.files[n][:DIGITS] for n in named if n in command.files and suffixes[n] not in (*CODE, *SETTINGS, *WEIGHTS)
-    }
 
 
 def is_program_test(test: Any) -> bool:
     """Return True for the test of a run of a program."""
     return isinstance(test, str) and test.startswith(PROGRAM[:-1])
-
-
-def files_of_test(test: str) -> dict[str, str]:
-    """Return name -> digest of the data files of a run of a program."""
-    return json.loads(test).get("files", {}) if is_program_test(test) else {}
-
-
-def describe_other_files(test: str, other: str) -> str:
-    """Return the data files that a program reads and in another cell does not, as in "b.txt instead of a.txt"; else ""."""
-    files, others = files_of_test(test), files_of_test(other)
-    only = [name for name, digest in files.items() if digest not in others.values()]
-    missing = [name for name, digest in others.items() if digest not in files.values()]
-    if not only and not missing:
-        return ""
-    return f"{' and '.join(only) or 'none'} instead of {' and '.join(missing) or 'none'}"
 
 
 def text_identity(data: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from attnlab.config.axes import LAYERS, label_text, labels
+from attnlab.config.axes import label_text, labels
 from attnlab.config.design import (
     DesignConfig,
     Factor,
@@ -27,20 +27,12 @@ from attnlab.config.design import (
 )
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
-from attnlab.config.types import WITH, Named
+from attnlab.config.types import LAYERS, WITH, Named
 from attnlab.config.validation import field_names
 from attnlab.config.yaml import Where, kind
 from attnlab.errors import UserError
 
 MAX_LISTED = 3  # factors in the name of a cell that lists what is off instead of what is on needs more than these
-# Keys of a study that have no meaning in a factorial one -> the reason.
-EXCLUDED = {
-    "over": "make its axis a factor: its interactions are the changes of the other effects",
-    "sweep": "effects are estimated from one value of each run",
-    "grid": "make its axes factors",
-    "skip": "a cell that is left out would leave a hole in the design",
-    "baseline": "effects are estimated from all cells, and no cell is compared with another",
-}
 
 
 def with_named_factors(fields: dict[str, Any], *, where: Where) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -51,16 +43,13 @@ def with_named_factors(fields: dict[str, Any], *, where: Where) -> tuple[dict[st
         where: the places of the study's values.
 
     Returns:
-        The fields, and the names of the factors; () if they are no list.
+        The fields, and the names of the factors.
 
     Raises:
         UserError: an entry that is no component, or a name that occurs twice; with its place.
     """
-    entries = fields.get("factors")
-    if not isinstance(entries, list):
-        return fields, ()
     factors: dict[str, Any] = {}
-    for i, entry in enumerate(entries):
+    for i, entry in enumerate(fields["factors"]):
         try:
             name = Named.model_validate(entry).short_name
         except ValidationError:
@@ -76,19 +65,11 @@ def with_named_factors(fields: dict[str, Any], *, where: Where) -> tuple[dict[st
 
 
 def with_factor_axes(study: StudyConfig) -> StudyConfig:
-    """Return the study with its factors as axes of the grid.
+    """Return a study with its factors as axes of the grid.
 
     Raises:
-        UserError: keys that exclude each other, or a factor without two levels; with the place.
+        UserError: a factor without two levels; with the place.
     """
-    if not study.factors:
-        if study.design is not None:
-            message = "design: expected 'factors' in a study with a design, got none"
-            raise UserError(message, study.where("design", key=True))
-        return study
-    for key, reason in EXCLUDED.items():
-        if getattr(study, key, None):
-            raise UserError(f"{key}: expected none in a study with 'factors': {reason}", study.where(key, key=True))
     axes = {name: _levels(study, name, levels) for name, levels in study.factors.items()}
     return study.model_copy(update={"grid": axes})
 
@@ -117,8 +98,6 @@ def check_design(study: StudyConfig) -> None:
     Raises:
         UserError: the reason, with its place.
     """
-    if not study.factors:
-        return
     design, count = study.design or DesignConfig(name="full"), len(study.factors)
     place = study.where("design") if study.design else study.where("factors", key=True)
     if count < 2:

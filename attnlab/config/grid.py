@@ -12,16 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.config.axes import LAYERS, Label, label_text, labels, pick
+from attnlab.config.axes import FieldSetting, check_axis, field_settings, label_text, labels, pick, split_stage
 from attnlab.config.command import CommandConfig, base_values, command_config
 from attnlab.config.factors import design_cell_name, factorial_design
-from attnlab.config.levels import FieldSetting, field_settings
-from attnlab.config.paths import assignment, split_stage
 from attnlab.config.run import RunConfig, set_path
-from attnlab.config.study import StudyConfig, check_axis
-from attnlab.config.types import WITH
+from attnlab.config.study import StudyConfig
+from attnlab.config.types import LAYERS, WITH, Label
 from attnlab.config.validation import validate
-from attnlab.config.yaml import Loc, parse
+from attnlab.config.yaml import Loc, assignment, parse
 from attnlab.errors import UserError
 
 SECTIONS = ("model", "train", "evaluate", "machine")
@@ -88,7 +86,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
     Raises:
         UserError: too many cells, a cell with an invalid configuration, or no cell left.
     """
-    grid, design = study.axes, factorial_design(study)
+    grid, design = study.axes, factorial_design(study) if study.factors else None
     size = design.size if design else math.prod(map(len, grid.values()))
     if size > MAX_CELLS:
         section, hint = ("factors", ": choose a fractional design") if design else ("grid", "")

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from attnlab.config.layers import LayersField, layer_entries
 from attnlab.config.types import (
     WITH,
     Betas,
     ComposedField,
     Count,
     Fraction,
+    LayersField,
     Lengths,
     Match,
     Named,
@@ -28,6 +28,7 @@ from attnlab.config.types import (
     VariantField,
     conflict,
     expected,
+    layer_entries,
 )
 from attnlab.config.yaml import parse_assignments
 

@@ -7,10 +7,10 @@
 import json
 from typing import Any
 
-from attnlab.config.axes import LAYERS
-from attnlab.config.reader import UNSEARCHABLE
+from attnlab.config.checks import UNSEARCHABLE
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
+from attnlab.config.types import LAYERS
 from attnlab.config.validation import FILLED_IN
 
 

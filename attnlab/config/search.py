@@ -15,15 +15,15 @@ import re
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from attnlab.config.axes import text
-from attnlab.config.types import Count, Named, NamedField, Section, Seeds, conflict, expected
+from attnlab.config.types import Count, Named, NamedField, Section, Seeds, conflict, expected, require_distinct, text
 
-SIZES = {f"{letter}{end}": base**power for end, base in (("iB", 1024), ("B", 1000)) for power, letter in enumerate("KMGT", 1)}
+SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MIN_MEMORY = 1 << 20  # bytes
 MIN_VALUES = 3  # so that the best value can lie inside
+SWEEPABLE = {"train.lr": "lr", "train.weight_decay": "weight_decay"}  # path -> attribute of SweepConfig
 MIN_ROUNDED_RATIO = 1.1  # values of a denser grid are not rounded, because two of them could become equal
 
 
@@ -62,13 +62,11 @@ def _time(value: Any) -> Any:
     return float(seconds)
 
 
-def _schema(pattern: str, number: str) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [{"type": number}, {"type": "string", "pattern": pattern}]})
-
-
 Number = Annotated[int | float, BeforeValidator(_number)]
-Size = Annotated[int, BeforeValidator(_size), _schema(r"^\d+(\.\d+)? ?[KMGT]i?B$", "integer")]
-Time = Annotated[float, BeforeValidator(_time), _schema(r"^\d+(\.\d+)? ?[smhd]$", "number")]
+_SIZE = {"type": "string", "pattern": r"^\d+(\.\d+)? ?[KMGT]i?B$"}
+_TIME = {"type": "string", "pattern": r"^\d+(\.\d+)? ?[smhd]$"}
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"anyOf": [{"type": "integer"}, _SIZE]})]
+Time = Annotated[float, BeforeValidator(_time), WithJsonSchema({"anyOf": [{"type": "number"}, _TIME]})]
 
 
 class Dimension(Section):
@@ -79,6 +77,12 @@ class Dimension(Section):
     log: bool = Field(default=False, description="sample uniformly on a logarithmic scale")
     step: Number | None = Field(default=None, description="distance between values; null: every value between the ends")
     choices: list[Any] | None = Field(default=None, description="instead of low and high")
+
+    @field_validator("choices")
+    @classmethod
+    def _distinct(cls, choices: list[Any] | None) -> list[Any] | None:
+        require_distinct(choices or [], "choice")
+        return choices
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +165,7 @@ class RunLimits(Section):
 def _values(value: Any) -> Any:
     if not isinstance(value, list) or len(value) < MIN_VALUES:
         raise expected(f"a list of at least {MIN_VALUES} numbers, such as [1e-3, 3e-3, 1e-2]")
+    require_distinct(value, "value")
     return value
 
 
@@ -232,6 +237,3 @@ def sweep_advice(search: SearchConfig) -> str:
         if [*search.space] == [path] and path in SWEEPABLE
         else ""
     )
-
-
-SWEEPABLE = {str(field.alias): name for name, field in SweepConfig.model_fields.items() if field.alias}  # path -> attribute

@@ -8,47 +8,22 @@ the stage, for example ``stages.pretrain.train.steps``. Cells with equal configu
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnlab.config.axes import STAGES, FieldSetting, paths_of_axis, split_stage
 from attnlab.config.grid import ONE_OF, CellConfig, assigned_base, cell_name, cell_settings, has_position, place_of
-from attnlab.config.levels import FieldSetting, paths_of_axis
-from attnlab.config.paths import NAMED, STAGES, split_stage
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig
-from attnlab.config.validation import FILLED_IN, check_part, field_names, unknown_key, validate
-from attnlab.config.yaml import Loc, within
+from attnlab.config.validation import validate
+from attnlab.config.yaml import Loc
 from attnlab.errors import UserError, nearest
 
 OF_THE_CELL = ("variant", "position", "backend", "model", "machine")  # fields that a stage has from the cell
 
 # Fields that a stage does not have from the base; its metric may be another one than that of ``train.stop_at``.
 OF_CELLS_ALONE = {"train": ("frozen", "layer_lr_decay", "stop_at"), "evaluate": ("lengths",)}
-
-
-def check_stages(study: StudyConfig) -> None:
-    """Check the names of the stages and the types of their fields.
-
-    Raises:
-        UserError: the first mistake, with its place.
-    """
-    for name, fields in study.stages.items():
-        place = study.where(STAGES, name, key=True)
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,49}", name):
-            raise UserError(f"stages: expected a name in letters, digits, '_' and '-', got {name!r}", place)
-        for key in FILLED_IN:
-            if key in fields:
-                message = unknown_key(key, field_names(RunConfig, ()), (STAGES, name))
-                raise UserError(message, study.where(STAGES, name, key, key=True))
-        complete = {key: value for key, value in fields.items() if not _is_merged(key, value)}
-        check_part(RunConfig, complete, prefix=(STAGES, name), where=within(study.place, STAGES, name))
-
-
-def _is_merged(key: str, value: Any) -> bool:
-    """Return True for options without a name, ``task: {length: 64}``, which are merged over the options of the base."""
-    return key in NAMED and isinstance(value, dict) and "name" not in value
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The typed content of a study file. ``reader`` reads and checks one, ``grid`` expands it into cells."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +16,11 @@ from pydantic import (
 )
 
 from attnlab.config.design import Design
-from attnlab.config.paths import StudySource
 from attnlab.config.question import ClaimConfig, Estimand, FurtherQuestion, Margin, Metric
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig, SweepConfig
 from attnlab.config.types import AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS, NAMED_SCHEMA, Count, Section, StudySeeds, expected
-from attnlab.config.yaml import Loc, SourceMap
-from attnlab.errors import UserError, nearest
+from attnlab.config.yaml import Loc, SourceMap, assignment
+from attnlab.errors import UserError
 
 STUDY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"  # a name of files and folders, too
 
@@ -53,22 +53,13 @@ def _factor_levels(value: Any) -> Any:
     return _axis(value)
 
 
-FactorLevels = Annotated[
-    list[Any] | dict[str, Any],
-    BeforeValidator(_factor_levels),
-    WithJsonSchema({"anyOf": [{"type": "array", "minItems": 2}, {"type": "object", "minProperties": 1}]}),
-]
-
+_LEVELS = {"anyOf": [{"type": "array", "minItems": 2}, {"type": "object", "minProperties": 1}]}
+FactorLevels = Annotated[list[Any] | dict[str, Any], BeforeValidator(_factor_levels), WithJsonSchema(_LEVELS)]
 
 Factors = Annotated[
     dict[str, FactorLevels],
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "object", "minProperties": 1},
-                {"type": "array", "minItems": 1, "items": NAMED_SCHEMA},
-            ]
-        }
+        {"anyOf": [{"type": "object", "minProperties": 1}, {"type": "array", "minItems": 1, "items": NAMED_SCHEMA}]}
     ),
 ]
 
@@ -123,6 +114,45 @@ def _reference_scores(value: Any) -> Any:
 
 
 ReferenceScores = Annotated[bool | list[str], BeforeValidator(_reference_scores)]
+
+
+@dataclass(frozen=True)
+class StudySource:
+    """The file of a study as it was read, and the source of each part: a place in the file, or an assignment over it.
+
+    Attributes:
+        source_map: the places in the file.
+        assignments: dotted path of a part of the study -> value.
+        sets: dotted path of a field of the base -> value.
+        written: the content of the file, merged over the file that it includes, without assignments.
+        over: the axis of the grid that the file has under ``over``.
+        listed: names of the factors that the file has as a list of components.
+        path: of the file; None for a study that is a dict.
+        text: of the file; "" for a dict.
+        includes: True when the file is merged over another one.
+    """
+
+    source_map: SourceMap = SourceMap()
+    assignments: dict[str, Any] = field(default_factory=dict)
+    sets: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+    over: str = ""
+    listed: tuple[str, ...] = ()
+    path: Path | None = None
+    text: str = ""
+    includes: bool = False
+
+    def at(self, loc: Loc, /, *, key: bool = False) -> str:
+        """Return the place of ``loc``: the most specific assignment over it, else the place in the file."""
+        if self.over and loc[:2] == ("grid", self.over):
+            loc = ("over", *loc[1:])
+        if loc[:1] == ("factors",) and loc[1:2] and loc[1] in self.listed:  # the component itself, or an option of it
+            loc = ("factors", self.listed.index(str(loc[1])), *loc[3:])
+        paths = [".".join(map(str, loc[:length])) for length in range(len(loc), 0, -1)]
+        if loc and loc[0] not in self.written:  # a section that only assignments set
+            paths += [path for path in self.assignments if path.startswith(f"{loc[0]}.")]
+        path = next((path for path in paths if path in self.assignments), None)
+        return self.source_map.at(loc, key=key) if path is None else assignment(path, self.assignments[path])
 
 
 class Skip(Section):
@@ -259,12 +289,7 @@ class StudyConfig(Section):
     )
     retries: int = Field(default=1, ge=0, description="how many times to repeat a failed run")
 
-    _path: Path | None = PrivateAttr(None)
-    _source: StudySource = PrivateAttr(default_factory=lambda: StudySource(SourceMap(), {}))
-    _sets: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _written: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _text: str = PrivateAttr("")
-    _includes: bool = PrivateAttr(False)
+    _source: StudySource = PrivateAttr(default_factory=StudySource)
 
     @model_validator(mode="before")
     @classmethod
@@ -291,12 +316,21 @@ class StudyConfig(Section):
     @property
     def path(self) -> Path | None:
         """The file that the study was read from; None when it was given as a dict."""
-        return self._path
+        return self._source.path
+
+    @property
+    def source(self) -> StudySource:
+        """The file as it was read, and the assignments over it."""
+        return self._source
+
+    def set_source(self, source: StudySource) -> None:
+        """Record the file as it was read. For ``reader`` only."""
+        self._source = source
 
     @property
     def folder(self) -> Path:
         """The folder that paths in the study are relative to: the folder of the file, or the working directory for a dict."""
-        return self._path.parent if self._path else Path()
+        return self.path.parent if self.path else Path()
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
@@ -316,12 +350,12 @@ class StudyConfig(Section):
     @property
     def sets(self) -> dict[str, Any]:
         """The assignments over the base: dotted path -> value."""
-        return self._sets
+        return self._source.sets
 
     @property
     def assignments(self) -> dict[str, Any]:
         """All assignments, over the base and over the other parts of the study: dotted path -> value."""
-        return {**self._source.assignments, **self._sets}
+        return {**self._source.assignments, **self._source.sets}
 
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place of a value: ``study.where("grid", "variant", 1)`` -> ``"wo.yaml:12:5"``.
@@ -347,35 +381,6 @@ class StudyConfig(Section):
             rest = rest[1:]  # the levels off and on of a factor that has only the fields that are set when it is on
         return ("factors", axis, *rest)
 
-    def set_source(
-        self,
-        path: Path | None,
-        source: StudySource,
-        sets: dict[str, Any],
-        *,
-        written: dict[str, Any],
-        text: str,
-        includes: bool,
-    ) -> None:
-        """Record the file as it was read, the places of its values and the assignments over the base. For ``reader`` only."""
-        self._path, self._source, self._sets = path, source, sets
-        self._written, self._text, self._includes = written, text, includes
-
-    @property
-    def written(self) -> dict[str, Any]:
-        """The content of the file as it was read, merged over the file that it includes, without assignments."""
-        return self._written
-
-    @property
-    def text(self) -> str:
-        """The text of the file as it was read; "" for a dict."""
-        return self._text
-
-    @property
-    def includes(self) -> bool:
-        """True when the file is merged over another one."""
-        return self._includes
-
     @property
     def swept_path(self) -> str | None:
         """The dotted path that the study sweeps; None without a sweep."""
@@ -385,14 +390,6 @@ class StudyConfig(Section):
     def reported_seeds(self) -> list[int]:
         """The seeds of the runs that are reported; with a search, the seeds of ``confirm``."""
         return self.seeds if self.confirm is None else self.confirm.seeds
-
-
-def check_axis(study: StudyConfig, axis: str, *, place: str) -> None:
-    """Raise ``UserError`` at ``place`` unless ``axis`` is an axis of the study's grid."""
-    if axis not in study.grid:
-        known = list(study.grid)
-        expectation = f"expected one of {', '.join(known)}" if known else "the study has no grid"
-        raise UserError(f"{axis!r} is not an axis of the grid{nearest(axis, known)}: {expectation}", place)
 
 
 def check_added_seeds(study: StudyConfig, most: int, *, place: str) -> None:

@@ -1,9 +1,16 @@
-"""Building blocks of configurations: strict sections, names with options, small types, and the errors of one field.
+"""Building blocks of configurations: strict sections, names with options, patterns of layers, and texts of values.
 
 Validation is strict: ``"8"`` is not a number, ``true`` is not 1, and an unknown key is an error.
+
+``model.layers: [gru, gru, {name: dense, position: rotary}]`` gives block i the entry i modulo 3. An entry is written like a
+variant, with its options and optionally its position scheme; ``{pattern: [...], match: params}`` matches the cost of the model
+to the baseline, as ``{name: no_wo, match: params}`` does for a variant.
 """
 
+import json
 import re
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,8 +25,61 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from attnlab._util.text import escape_controls
+
 MAX_SEEDS = 1_000  # of a range
 WITH = "with"  # the key of the components of a variant
+LAYERS = "model.layers"  # the axis whose values are patterns of variants
+Label = str | int | float | bool
+
+
+def text(value: Any) -> str:
+    """Return a value on one line: ``strided_sparse stride=16``, ``0.9,0.98``, ``true``; a path shows only its class.
+
+    The components of a variant follow its options: ``dense with qk_norm, gate per=head``; an empty list is ``none``. Control
+    characters are escaped: names of cells are made of such texts.
+    """
+    if isinstance(value, dict):
+        if set(value) == {"from"}:  # of init
+            return text(value["from"])
+        name, components = value.get("name"), value.get(WITH)
+        parts = [escape_controls(name.rpartition(":")[2])] if isinstance(name, str) else []
+        parts += [f"{escape_controls(str(k))}={text(v)}" for k, v in value.items() if k not in ("name", WITH)]
+        if components:
+            parts += [WITH, ", ".join(_item_texts(components if isinstance(components, list) else [components]))]
+        return " ".join(parts)
+    if isinstance(value, list):
+        return ",".join(_item_texts(value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else escape_controls(str(value))
+
+
+def _item_texts(items: list[Any]) -> list[str]:
+    return [text({"name": item} if isinstance(item, str) else item) for item in items]
+
+
+def pattern_text(names: Sequence[str]) -> str:
+    """Return the names of the entries of a pattern on one line: ``[gru x2, dense]``."""
+    runs = [(f"({name})" if ", " in name else name, len(list(group))) for name, group in groupby(names)]
+    return f"[{', '.join(name if count == 1 else f'{name} x{count}' for name, count in runs)}]"
+
+
+def layers_text(value: Any) -> str:
+    """Return a value of ``model.layers``, as a study writes it, on one line."""
+    if isinstance(value, dict) and "pattern" in value:
+        match = value.get("match")
+        return layers_text(value["pattern"]) + (f" match={text(match)}" if match else "")
+    return pattern_text(_item_texts(value)) if isinstance(value, list) else text(value)
+
+
+def canonical(value: Any) -> str:
+    """Return a text that is equal for equal values: ``dense`` and ``{name: dense}``, 1 and 1.0, but not 1 and true."""
+    if isinstance(value, dict) and set(value) in ({"name"}, {"from"}):
+        value = next(iter(value.values()))
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53:
+        value = float(value)  # beyond 2**53, two integers may have one float
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def expected(what: str) -> PydanticCustomError:
@@ -99,13 +159,23 @@ def _components(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+def require_distinct(values: Sequence[Any], what: str, *, shown: Callable[[Any], str] = text) -> None:
+    """Raise the error of a list in which a value occurs twice."""
+    keys = [canonical(value) for value in values]
+    for i, key in enumerate(keys):
+        if key in keys[:i]:
+            raise conflict(f"expected each {what} once, got {shown(values[i])} again", i)
+
+
 def _distinct(components: tuple[Named, ...]) -> tuple[Named, ...]:
     """Require each component once: the parameters of a variant's components are named after them."""
-    names = [component.short_name for component in components]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise conflict(f"expected each component once, got {name!r} again", i)
+    require_distinct([component.short_name for component in components], "component", shown=repr)
     return components
+
+
+def _distinct_seeds(seeds: list[int]) -> list[int]:
+    require_distinct(seeds, "seed")
+    return seeds
 
 
 class ComposedVariant(Named):
@@ -169,7 +239,9 @@ _SEEDS_SCHEMA = {
         {"type": "string", "pattern": r"^ *\d+( *- *\d+)? *(, *\d+( *- *\d+)? *)*$"},
     ]
 }
-Seeds = Annotated[list[Seed], BeforeValidator(_seeds), Field(min_length=1), WithJsonSchema(_SEEDS_SCHEMA)]
+Seeds = Annotated[
+    list[Seed], BeforeValidator(_seeds), Field(min_length=1), AfterValidator(_distinct_seeds), WithJsonSchema(_SEEDS_SCHEMA)
+]
 AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS = "auto", [0, 1, 2], 12  # seeds: auto: the first ones, and the most in all
 StudySeeds = Annotated[Seeds, WithJsonSchema({"anyOf": [*_SEEDS_SCHEMA["anyOf"], {"const": AUTO_SEEDS}]})]
 
@@ -187,3 +259,89 @@ _VARIANT_SCHEMA = {
 NamedField = Annotated[Named, WithJsonSchema(NAMED_SCHEMA)]
 ComposedField = Annotated[ComposedVariant, WithJsonSchema(_VARIANT_SCHEMA)]
 VariantField = Annotated[NamedVariant, WithJsonSchema(_VARIANT_SCHEMA)]
+
+
+class LayerConfig(ComposedVariant):
+    """One entry of a pattern: a variant with its options, and optionally its position scheme."""
+
+    position: NamedField | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_match(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "match" in value:
+            raise expected("no 'match' in an entry: {pattern: [...], match: ...} matches the whole model")
+        return value
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        components = {WITH: [component.model_dump() for component in self.components]} if self.components else {}
+        position = {"position": self.position.model_dump()} if self.position else {}
+        return {"name": self.name, **position, **components, **self.options}
+
+
+def _entries(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise expected("a list of variants, such as [gru, gru, dense]")
+    return tuple(value)
+
+
+_PATTERN_SCHEMA: dict[str, Any] = {"type": "array", "minItems": 1, "items": NAMED_SCHEMA}
+
+
+class LayersConfig(Section):
+    """A pattern of variants, optionally matched to the baseline. The plan resolves ``match`` to None."""
+
+    pattern: Annotated[
+        tuple[LayerConfig, ...], BeforeValidator(_entries), Field(min_length=1), WithJsonSchema(_PATTERN_SCHEMA)
+    ] = Field(
+        description="instead of 'variant': the variants of the first blocks, each with its options and position; the pattern "
+        "repeats over model.depth; model.layers: [gru, gru, dense] is short for {pattern: [gru, gru, dense]}"
+    )
+    match: Match | None = Field(default=None, description="match the cost of the model to the baseline")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return value if isinstance(value, dict) and "name" not in value else {"pattern": value}
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        pattern = [entry.model_dump() for entry in self.pattern]
+        return {"pattern": pattern, "match": self.match.model_dump()} if self.match else pattern
+
+    @property
+    def variant_label(self) -> str:
+        """The variants of the pattern, as in ``[gru x2, dense]``."""
+        return pattern_text([entry.label for entry in self.pattern])
+
+    def blocks(self, depth: int) -> tuple[LayerConfig, ...]:
+        """Return the entry of each of ``depth`` blocks."""
+        return tuple(self.pattern[i % len(self.pattern)] for i in range(depth))
+
+
+_MATCH_SCHEMA: dict[str, Any] = {"anyOf": [{"enum": ["params", "flops"]}, {"type": "object"}]}
+_MATCHED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"pattern": _PATTERN_SCHEMA, "match": _MATCH_SCHEMA},
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+LayersField = Annotated[LayersConfig, WithJsonSchema({"anyOf": [_PATTERN_SCHEMA, _MATCHED_SCHEMA]})]
+
+
+def layer_entries(layers: Any) -> list[dict[str, Any]]:
+    """Return the entries of ``model.layers`` in the fields of a configuration, as dictionaries; [] without a pattern."""
+    return layers["pattern"] if isinstance(layers, dict) else layers or []
+
+
+def recorded_variant(layers: Any) -> str:
+    """Return the variants of ``model.layers`` in the fields of a configuration: ``[gru x2, dense]``."""
+    entries = layer_entries(layers)
+    return pattern_text([text({key: value for key, value in entry.items() if key != "position"}) for entry in entries])
+
+
+def recorded_position(layers: Any) -> str:
+    """Return the position schemes of ``model.layers`` in the fields of a configuration; one name if all entries agree."""
+    names = [text(entry.get("position") or {"name": "none"}) for entry in layer_entries(layers)]
+    return names[0] if len(set(names)) == 1 else pattern_text(names)

@@ -1,17 +1,24 @@
 """Validation with pydantic, with one-line errors: the expected value, the actual one, the place, and the nearest name."""
 
+from collections.abc import Collection
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
+from attnlab.config.axes import NAMED, STAGES, split_stage
+from attnlab.config.run import PARTS, RunConfig, set_path
 from attnlab.config.yaml import Loc, Where, dotted, kind
 from attnlab.errors import UserError, nearest
 
 M = TypeVar("M", bound=BaseModel)
 
+NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
+    "name": "write the names themselves, such as variant: [dense, no_wo]",
+    "options": "write the options themselves, such as variant.stride",
+    "position": "write position",
+    "components": "write variant.with",
+}
 FILLED_IN = ("seed", "sources", "packages", "data", "fingerprint")  # fields of a run that the plan sets, not a study file
-# Errors that are allowed in a part of a configuration: they depend on other fields.
-PARTIAL = frozenset({"missing", "conflict"})
 
 
 def validate(model: type[M], fields: dict[str, Any], *, where: Where) -> M:
@@ -26,52 +33,28 @@ def validate(model: type[M], fields: dict[str, Any], *, where: Where) -> M:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise _first(error, model, where, (), ignore=frozenset()) from None
+        raise _first(error, model, where) from None
 
 
-def check_part(model: type[BaseModel], fields: dict[str, Any], *, where: Where, prefix: Loc = ()) -> None:
-    """Check some of the fields of ``model``, as ``validate`` does. Missing fields and conflicts between fields pass.
-
-    Args:
-        where: the place of a location in ``fields``.
-        prefix: the part that messages put before a location.
-    """
-    try:
-        model.model_validate(fields)
-    except ValidationError as error:
-        if any(problem["type"] not in PARTIAL for problem in error.errors()):
-            raise _first(error, model, where, prefix, ignore=PARTIAL) from None
-
-
-def _first(
-    error: ValidationError,
-    model: type[BaseModel],
-    where: Where,
-    prefix: Loc,
-    *,
-    ignore: frozenset[str],
-) -> UserError:
-    problems = [problem for problem in error.errors() if problem["type"] not in ignore]
-    # A misspelt key is also a missing one; the misspelling is the mistake, so it is reported first.
-    problems.sort(key=lambda problem: (problem["type"] == "missing", problem["type"] != "extra_forbidden"))
-    problem = problems[0]
+def _first(error: ValidationError, model: type[BaseModel], where: Where) -> UserError:
+    # A misspelt key is also a missing one; the misspelling is the mistake, so it is reported first. What depends on several
+    # fields is reported last.
+    ranks = {"extra_forbidden": 0, "conflict": 2, "missing": 3}
+    problem = min(error.errors(), key=lambda problem: ranks.get(problem["type"], 1))
     loc: Loc = problem["loc"]
     context = problem.get("ctx", {})
-    here = (*prefix, *loc)
     if problem["type"] == "extra_forbidden":
-        message = unknown_key(str(loc[-1]), field_names(model, loc[:-1]), here[:-1])
-        return UserError(message, where(loc, key=True))
+        return UserError(unknown_key(str(loc[-1]), field_names(model, loc[:-1]), loc[:-1]), where(loc, key=True))
     if problem["type"] == "conflict":
-        end = (context["field"],) if context["field"] else ()
-        return _error((*here, *end), context["message"], where((*loc, *end)))
+        loc = (*loc, context["field"]) if context["field"] != "" else loc
+        return _error(loc, context["message"], where(loc))
     if problem["type"] == "missing":
         if isinstance(loc[-1], int):  # a list that is too short
-            message = f"expected a list of more than {loc[-1]}, got {kind(problem['input'])}"
-            return _error(here[:-1], message, where(loc))
-        return UserError(f"expected the key {loc[-1]!r}{_inside(here[:-1])}, got none", where(loc))
+            return _error(loc[:-1], f"expected a list of more than {loc[-1]}, got {kind(problem['input'])}", where(loc))
+        return UserError(f"expected the key {loc[-1]!r}{_inside(loc[:-1])}, got none", where(loc))
     value = problem["input"]
     near = nearest(value, _choices(context.get("expected", "")), anywhere=True) if isinstance(value, str) else ""
-    return _error(here, f"expected {_expectation(problem)}, got {kind(value)}{near}", where(loc))
+    return _error(loc, f"expected {_expectation(problem)}, got {kind(value)}{near}", where(loc))
 
 
 def check_option(cls: Any, option: str, value: Any, *, place: str) -> None:
@@ -181,3 +164,42 @@ def _expectation(problem: Any) -> str:
         return "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
     template = _TYPES.get(problem["type"])
     return template.format(**context) if template else problem["msg"]
+
+
+def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
+    """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run, or of a run of one of ``stages``."""
+    stage, inner = split_stage(path)
+    if stage in stages and inner:
+        path = inner
+    elif stages and path.partition(".")[0] == STAGES:
+        known = [f"{STAGES}.{name}" for name in stages]
+        expectation = f"expected {' or '.join(known)} and a path into it, such as {known[0]}.train.lr"
+        raise UserError(f"{path!r} is not a field of a stage{nearest(f'{STAGES}.{stage}', known)}: {expectation}", place)
+    if path == "seed":
+        raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
+    known = field_names(RunConfig, ())
+    sections = [name for name in known if name not in (*NAMED, "backend")]
+    parts = [f"model.{part}" for part in PARTS]
+    paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
+    paths += [f"{part}.{name}" for part in parts for name in field_names(RunConfig, tuple(part.split(".")))]
+    first, _, rest = path.partition(".")
+    if first in NAMED and rest in NOT_OPTIONS:
+        raise UserError(f"expected an option of the {first} after '{first}.', got {rest!r}: {NOT_OPTIONS[rest]}", place)
+    parent, _, end = path.rpartition(".")
+    if path in paths or parent in (*NAMED, "train.optimizer", *(f"{part}.{name}" for part in parts for name in NAMED)):
+        return
+    same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
+    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(end, paths) or nearest(path, paths)
+    expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
+    raise UserError(f"{path!r} is not a field of a run{near}: {expectation}", place)
+
+
+def accepts(path: str, value: Any) -> bool:
+    """Return whether a field of a run accepts a value, for any values of the other fields."""
+    fields: dict[str, Any] = {}
+    set_path(fields, path, value)
+    try:
+        RunConfig.model_validate(fields)
+    except ValidationError as error:
+        return not any(dotted(problem["loc"]).startswith(path) for problem in error.errors())
+    return True

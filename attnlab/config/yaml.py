@@ -5,6 +5,7 @@ and aliases that contain themselves are errors. No value of a file is called or 
 depth and number of values bound the time to read one.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -264,3 +265,8 @@ def parse_assignments(items: Iterable[str]) -> dict[str, Any]:
         except UserError as error:
             raise UserError(error.message, item) from None
     return assignments
+
+
+def assignment(key: str, value: Any) -> str:
+    """Return an assignment in command-line syntax, for messages."""
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"

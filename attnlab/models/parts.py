@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from attnlab.components import Component, ComponentConfig
-from attnlab.config.axes import LAYERS
 from attnlab.config.run import RunConfig
-from attnlab.config.types import ComposedVariant, Named
+from attnlab.config.types import LAYERS, ComposedVariant, Named
 from attnlab.errors import UserError
 from attnlab.models.base import Model, TaskShape, model_class
 from attnlab.positions import Position, PositionConfig

@@ -22,12 +22,12 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.grid import CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
-from attnlab.planning.cell import Cell
+from attnlab.planning.planned import Cell
 
 PYTHON = "python"  # as the first word, the interpreter that runs attnlab
 WITHOUT_GIT = (".py", ".yaml", ".yml", ".toml", ".json")
 OUTPUTS = ("runs", "reports")  # attnlab's folders
-STUDY, CELLS = (re.compile(rb"^%s:" % key, re.MULTILINE) for key in (b"study", b"(grid|include)"))  # keys of a study file
+STUDY, CELLS = re.compile(rb"^study:", re.MULTILINE), re.compile(rb"^(grid|include):", re.MULTILINE)  # keys of a study file
 DIGITS = 16  # of a digest
 MOST = 40  # files that a run records one by one: MLflow shortens a tag of more than 8,000 characters
 

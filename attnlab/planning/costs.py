@@ -1,9 +1,15 @@
-"""The costs of the cells of a plan, and their CUDA memory compared with the memory of the device."""
+"""The costs of the cells of a plan: parameters, FLOPs, data, evaluations, and memory on CUDA.
+
+A model is constructed for its trace, once for each distinct shape. An error of a user's class in its construction refuses the
+cell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,19 +17,189 @@ from attnlab._util.progress import Progress, no_progress, track
 from attnlab._util.raise_site import describe_error
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 from attnlab.models.base import model_class
-from attnlab.planning.cell import Cell
-from attnlab.planning.evaluations import evaluation_schedule
-from attnlab.planning.resolve import ResolvedCell
-from attnlab.planning.stages import match_models
-from attnlab.planning.traces import BuildError, Traces
-from attnlab.tasks import Task
+from attnlab.models.parts import parts
+from attnlab.planning.planned import Cell
+from attnlab.tasks import SPLITS, Task
 from attnlab.training import device as training_device
 from attnlab.training.device import format_bytes
 
+if TYPE_CHECKING:
+    from attnlab.planning.resolve import CellPair, ResolvedCell
+    from attnlab.training.weights import WeightMatch
+
+# Sections and fields of a run that affect no cost of its model, but for the precision, which decides the bytes of its cache.
+COSTLESS = {"train", "evaluate", "machine", "seed"}
 MIB = 2**20
 OVERHEAD = 1024  # MiB for the CUDA context, workspaces of libraries and fragmentation
+
+
+class BuildError(UserError):
+    """The model of a configuration cannot be constructed or applied; the message is the reason for a refusal."""
+
+
+@contextmanager
+def build_errors(config: RunConfig, task: Task) -> Iterator[None]:
+    """Turn every exception of the model's classes into a ``BuildError`` that names the line in the user's file."""
+    try:
+        yield
+    except Exception as error:  # variants, position schemes and models are user code, which may raise anything
+        classes = [cls for part in parts(config, task) for _, cls in part.classes]
+        raise BuildError(one_line(describe_error(error, *classes, model_class(config, task)))) from error
+
+
+class Traces:
+    """The parameters and FLOPs of models. Configurations that differ only in ``COSTLESS`` fields share one trace.
+
+    Each precision has a trace. One instance serves one plan, because a user's file may change before the next plan.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], dict[str, int] | BuildError] = {}
+        self._lengths: dict[tuple[str, str], float | None] = {}
+
+    def figures(self, config: RunConfig, task: Any) -> dict[str, int]:
+        """Return ``attnlab.training.costs.plan_figures`` of a configuration.
+
+        Raises:
+            BuildError: the model cannot be constructed or applied.
+        """
+        from attnlab.training.costs import plan_figures
+
+        return self._trace("figures", config, task, lambda: plan_figures(config, task))
+
+    def parameters(self, config: RunConfig, task: Any) -> int:
+        """Return the number of parameters, which needs no forward pass; raises as ``figures`` does."""
+        from attnlab.training.costs import plan_parameters
+
+        return self._trace("parameters", config, task, lambda: {"parameters": plan_parameters(config, task)})["parameters"]
+
+    def mean_length(self, config: RunConfig, task: Any, split: str) -> float | None:
+        """Return ``Task.mean_length``, which may read the prepared data, once for each task and split."""
+        key = config.task.model_dump_json(), split
+        if key not in self._lengths:
+            self._lengths[key] = task.mean_length(split)
+        return self._lengths[key]
+
+    def decoding_flops(self, config: RunConfig, task: Any, *, tokens: int, beam: int) -> int:
+        """Return ``attnlab.training.costs.decoding_flops``; raises as ``figures`` does."""
+        from attnlab.training.costs import decoding_flops
+
+        def trace() -> dict[str, int]:
+            return {"flops": decoding_flops(config, task, tokens=tokens, beam=beam)}
+
+        return self._trace(f"decoding {tokens} {beam}", config, task, trace)["flops"]
+
+    def _trace(self, kind: str, config: RunConfig, task: Any, trace: Callable[[], dict[str, int]]) -> dict[str, int]:
+        shape = task.kind, task.role, task.length, task.vocabulary, task.classes
+        key = kind, shape, config.train.precision, config.model_dump_json(exclude=COSTLESS)
+        if key not in self._known:
+            try:
+                with build_errors(config, task):
+                    self._known[key] = trace()
+            except BuildError as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, BuildError):
+            raise known
+        return known
+
+
+@dataclass(frozen=True)
+class EvaluationSchedule:
+    """The length of a run, and the steps at which ``valid`` is evaluated.
+
+    Attributes:
+        steps: of the whole run.
+        every: steps between two evaluations.
+        epochs: True when the number of steps follows from a number of epochs.
+    """
+
+    steps: int
+    every: int
+    epochs: bool = False
+
+    @property
+    def early(self) -> int:
+        """The number of evaluations before the last one."""
+        return (self.steps - 1) // self.every
+
+    @property
+    def last(self) -> int:
+        """The step of the last evaluation before the end of the run; 0 when there is none."""
+        return self.early * self.every
+
+
+def evaluation_schedule(config: RunConfig, task: Any) -> EvaluationSchedule:
+    """Return the schedule of a run's evaluations on ``valid``."""
+    from attnlab.training.train import total_steps
+
+    total, every = total_steps(config.train, task), config.train.eval_every
+    if every is None and config.train.epochs is not None:
+        every = task.steps_per_epoch(config.train.batch_size)
+    return EvaluationSchedule(total, every or total, epochs=config.train.epochs is not None)
+
+
+def evaluation_sample(config: RunConfig, task: Any) -> int | None:
+    """Return ``evaluate.sample`` with ``auto`` replaced by a number; None if every evaluation reads the same part of ``valid``.
+
+    That is so if there is no evaluation before the last step, or if the sample of the task is all that would be read anyway.
+    """
+    options = config.evaluate
+    if options.sample != "auto":
+        return options.sample
+    sample = task.valid_sample
+    if sample is None or (options.valid_limit is not None and options.valid_limit <= sample):
+        return None
+    with suppress(Exception):  # any exception: the task may be the user's own; the plan reports it where it needs the answer
+        if evaluation_schedule(config, task).early == 0:
+            return None
+        protocol: dict[str, Any] = {"protocol": options.protocol, "stride": options.stride}
+        whole = task.eval_tokens("valid", limit=options.valid_limit, **protocol)
+        if whole is not None and whole == task.eval_tokens("valid", limit=sample, **protocol):
+            return None
+    return sample
+
+
+def data_sizes(cells: Sequence[CellPair]) -> dict[str, str]:
+    """Return the number of items of each split as text, by the name of the cell; nothing of tasks that do not know it."""
+    sizes: dict[str, str] = {}
+    for cell, resolution in cells:
+        with suppress(Exception):  # any exception: the task may be the user's own, and later steps report its errors
+            task, evaluate = resolution.task, resolution.config.evaluate
+            limits = {"valid": evaluate.valid_limit, "test": evaluate.test_limit if evaluate.test else 0}
+            noun = getattr(task, "text_unit", "row")
+            counts = {split: size for split in SPLITS if (size := task.split_size(split)) is not None}
+            texts = [_size_text(split, size, limits.get(split), noun) for split, size in counts.items()]
+            texts += [f"{task.classes} classes"] if task.classes else []
+            sizes[cell.name] = ", ".join(texts)
+    return sizes
+
+
+def _size_text(split: str, size: int, limit: int | None, noun: str) -> str:
+    scored = "" if limit == 0 or split == "train" else " (all scored)" if (limit or size) >= size else f" ({limit:,} scored)"
+    return f"{split} {size:,} {noun}s{scored}"
+
+
+def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
+    """Return the notes of each cell's task on its data, by the name of the cell.
+
+    Raises:
+        UserError: the method ``data_notes`` of a user's task failed.
+    """
+    notes: dict[tuple[str | None, str], tuple[str, ...]] = {}  # of several cells: by their data and the options of their task
+    keys = {cell.name: (resolution.config.data, resolution.config.task.model_dump_json()) for cell, resolution in cells}
+    for cell, resolution in cells:
+        if resolution.refusal is None and (key := keys[cell.name]) not in notes:
+            try:
+                notes[key] = tuple(resolution.task.data_notes())
+            except UserError as error:
+                raise UserError(error.message, error.where or cell.where("task")) from error
+            except Exception as error:  # any exception: the task may be the user's own
+                message = f"task {resolution.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
+                raise UserError(message, cell.where("task")) from error
+    return {cell.name: notes[keys[cell.name]] for cell, resolution in cells if resolution.refusal is None}
 
 
 def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
@@ -36,7 +212,6 @@ def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
         where=cell.place,
         matched=resolved.matched,
         cuda_backend=resolved.cuda_backend,
-        fixed_costs=resolved.fixed_costs,
         factors={axis: index for axis, index in cell.chosen.items() if axis in cell.study.factors},
         stage=planned_cell(*resolved.stage) if resolved.stage else None,
     )
@@ -101,6 +276,22 @@ def _from_stage(cell: Cell, resolved: ResolvedCell, stage: Cell) -> Cell:
         reason = f"no matrix of the stage {stage.name!r} has the name and the shape of one of its own"
         return replace(cell, stage=stage, refusal=f"init: {reason}")
     return replace(cell, stage=stage, taken=str(matching))
+
+
+def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any) -> WeightMatch:
+    """Return which tensors of a model come from its stage's model, without allocating either.
+
+    Raises:
+        BuildError: the model of one of the configurations cannot be constructed.
+    """
+    from attnlab.models.build import build
+    from attnlab.training.weights import match_shapes, shapes_of
+
+    shapes = []
+    for model_config, model_task in ((stage, stage_task), (config, task)):
+        with build_errors(model_config, model_task), torch.device("meta"):
+            shapes.append(shapes_of(build(model_config, model_task)))
+    return match_shapes(*shapes)
 
 
 def _mean_length(cell: CellConfig, resolved: ResolvedCell, split: str, traces: Traces) -> float:
@@ -191,8 +382,6 @@ def _estimate(config: RunConfig) -> float | str:
 
 def memory_notes(cells: Sequence[Cell], peaks: Mapping[str, float | str]) -> Iterator[str]:
     """Yield notes on cells without an estimate, and on cells that do not fit into the memory of their device."""
-    import torch
-
     for cell in cells:
         peak, device = peaks.get(cell.name), cell.config.machine.device
         if isinstance(peak, str):

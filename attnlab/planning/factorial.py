@@ -13,19 +13,19 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
 from attnlab.models.parts import component_classes
-from attnlab.planning.cell import Cell
-from attnlab.planning.matching import CellPair
+from attnlab.planning.planned import Cell
+from attnlab.planning.resolve import CellPair
 
 MAX_NAMED = 6  # effects named in one sentence
 
 
-def check_factors(study: StudyConfig, cells: Sequence[CellPair]) -> None:
+def check_factors(cells: Sequence[CellPair]) -> None:
     """Check that all factors of a design can be on together.
 
     Raises:
         UserError: two components that exclude each other, with the place of the second one.
     """
-    for cell, resolution in cells if study.factors else ():
+    for cell, resolution in cells:
         variant = resolution.config.variant
         components = component_classes(variant) if variant else []  # no factor adds components to model.layers
         pair = exclusive_pair(components)

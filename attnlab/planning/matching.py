@@ -13,26 +13,22 @@ from functools import cache
 from typing import Any
 
 from attnlab._util.progress import Progress, no_progress, track
-from attnlab.config.axes import text
+from attnlab.config.axes import level_settings, paths_of_axis
 from attnlab.config.grid import CellConfig
-from attnlab.config.levels import level_settings, paths_of_axis
-from attnlab.config.paths import check_path
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
-from attnlab.config.types import Match
+from attnlab.config.types import Match, text
+from attnlab.config.validation import check_path
 from attnlab.errors import UserError
-from attnlab.planning.cell import Cell
-from attnlab.planning.resolve import ResolvedCell, Resolver
-from attnlab.planning.traces import COSTLESS, BuildError, Traces
+from attnlab.planning.costs import BuildError
+from attnlab.planning.resolve import CellPair, ResolvedCell, Resolver
 from attnlab.registry import VARIANTS, options_of
 
 TOLERANCE = 0.01  # of the baseline's cost
-COSTS = {"params": ("parameters", "parameters"), "flops": ("flops_per_token", "FLOPs per token")}  # -> field of a Cell, words
+COSTS = {"params": "parameters", "flops": "FLOPs per token"}
 # The fields that decide the size of the model. An option of a variant that is a whole number can be adjusted, too.
 MATCHABLE = ("model.ff_mult", "model.dim", "model.depth", "model.heads", "model.mem_len")
 MAX_STEPS = 2**16  # of the field that is adjusted
-
-CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
 
 
 def match_costs(
@@ -43,17 +39,15 @@ def match_costs(
     Raises:
         UserError: no baseline to match to, or a field that cannot be adjusted; with the place in the study.
     """
-    resolved: dict[str, ResolvedCell] = {cell.name: resolution for cell, resolution in cells}
-    fixed: dict[str, set[str]] = {}
+    for path in study.search.space if study.search else ():
+        if path.startswith(("model.", "variant.")) and not path.endswith("dropout"):
+            message = f"search.space: expected no {path!r}, which may change the sizes in which cells are matched"
+            raise UserError(message, study.where("search", "space", path, key=True))
+    matched: list[CellPair] = []
     for cell, resolution in track(cells, "matching costs", progress):
         match = resolution.config.match
-        if match is not None:
-            matching = _Matching(study, cell, resolution, match, cells, resolver)
-            resolved[cell.name] = matching()
-            if resolved[cell.name].matched:
-                for name in (cell.name, matching.baseline[0].name):
-                    fixed.setdefault(name, set()).add(COSTS[match.cost][0])
-    return [(cell, replace(resolved[cell.name], fixed_costs=tuple(sorted(fixed.get(cell.name, ()))))) for cell, _ in cells]
+        matched.append((cell, _Matching(study, cell, resolution, match, cells, resolver)() if match else resolution))
+    return matched
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ class _Matching:
             best = at(_nearest(lambda steps: self._cost_of(at(steps)), target, start=start, limit=limit))
         except (_Refused, BuildError) as error:
             return replace(unmatched, refusal=f"match: {error}")
-        cost, words = self._cost_of(best), COSTS[self.match.cost][1]
+        cost, words = self._cost_of(best), COSTS[self.match.cost]
         values = " becomes ".join(text(_short(value)) for value in (before, _value(best.config, self.match.by)))
         gap = cost / target - 1
         summary = f"{self.match.by} {values}: {cost:,} {words}, {gap:+.2%} against {base_cell.name!r}"
@@ -103,7 +97,10 @@ class _Matching:
         return self.cell.where(*(("model", "layers") if self.cell.config.model.layers else ("variant",)), "match")
 
     def _cost_of(self, resolved: ResolvedCell) -> int:
-        return cost_of(resolved, self.match.cost, self.resolver.traces)
+        traces = self.resolver.traces
+        if self.match.cost == "params":
+            return traces.parameters(resolved.config, resolved.task)
+        return traces.figures(resolved.config, resolved.task)["flops_per_token"]
 
     def _resolve_with(self, changes: dict[str, Any]) -> ResolvedCell:
         """Return the cell with fields set; raise ``_Refused`` if it cannot run."""
@@ -134,9 +131,8 @@ class _Matching:
                 own |= {*paths_of_axis(self.study, axis)}
             else:
                 own |= {setting.path for setting in level_settings(self.study, axis, self.cell.axes[axis])}
-        for part, fields in (("grid", own), ("search.space", self.study.search.space if self.study.search else {})):
-            if by in fields:
-                raise UserError(f"match: expected a field to adjust, but {part} sets {by} already", self._place)
+        if by in own:
+            raise UserError(f"match: expected a field to adjust, but the grid sets {by} already", self._place)
         return value
 
     @property
@@ -156,28 +152,6 @@ class _Matching:
 
 class _Refused(Exception):
     """A value of the field with which the cell cannot run."""
-
-
-def cost_of(resolved: ResolvedCell, cost: str, traces: Traces) -> int:
-    """Return the cost of a cell in which others are matched: ``params`` or ``flops``."""
-    if cost == "params":
-        return traces.parameters(resolved.config, resolved.task)
-    return traces.figures(resolved.config, resolved.task)["flops_per_token"]
-
-
-def check_fixed_costs(cell: Cell, resolved: ResolvedCell, traces: Traces) -> None:
-    """Raise if a configuration that a search chose for ``cell`` costs more or less than the one that was matched.
-
-    Raises:
-        UserError: without a place.
-    """
-    fields = set(type(cell.config).model_fields)
-    if all(getattr(resolved.config, name) == getattr(cell.config, name) for name in fields - COSTLESS):
-        return
-    for cost, (field, words) in COSTS.items():
-        if field in cell.fixed_costs and (actual := cost_of(resolved, cost, traces)) != getattr(cell, field):
-            message = f"expected {getattr(cell, field):,} {words}, got {actual:,}"
-            raise UserError(f"{message}: a search must not change the {words} in which cells are matched")
 
 
 def _value(config: RunConfig, path: str) -> Any:

@@ -14,24 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab._util.text import count
-from attnlab.config.axes import text
+from attnlab.config.axes import field_settings, level_settings, split_stage
 from attnlab.config.command import CommandConfig
-from attnlab.config.comparability import OTHER_FILES, describe_changes, describe_other_files, identity_of_test
+from attnlab.config.comparability import describe_changes, identity_of_test
 from attnlab.config.grid import CellConfig
-from attnlab.config.levels import field_settings, level_settings
-from attnlab.config.paths import split_stage
+from attnlab.config.question import TaskQuestion
 from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
-from attnlab.config.tasks import TaskQuestion
-from attnlab.config.types import Named
+from attnlab.config.types import Named, text
 from attnlab.errors import UserError
 from attnlab.models.parts import Part, build_attention, build_components, parts
-from attnlab.planning.cell import Cell
 from attnlab.planning.command_files import uncounted_files
+from attnlab.planning.costs import evaluation_schedule
 from attnlab.planning.effects import dead_axes, ineffective_fields
-from attnlab.planning.evaluations import evaluation_schedule
-from attnlab.planning.matching import CellPair
-from attnlab.planning.planned import Plan
+from attnlab.planning.planned import Cell, Plan
+from attnlab.planning.resolve import CellPair
 from attnlab.planning.stages import test_text_notes
 from attnlab.planning.tasks import range_notes, share_notes
 from attnlab.registry import ANALYSES
@@ -189,11 +186,7 @@ def controls(draft: Draft) -> Iterator[str]:
 def tests(draft: Draft) -> Iterator[str]:
     """Yield a note on each cell that has another test than its baseline."""
     for cell, base in draft.pairs:
-        identities = [identity_of_test(of.settings) for of in (cell, base)]
-        if isinstance(cell.settings, CommandConfig):
-            if files := describe_other_files(*identities):
-                yield f"{cell.name!r} is compared with {base.name!r} on other files: {files}. {OTHER_FILES}"
-        elif change := describe_changes(*map(json.loads, identities)):
+        if change := describe_changes(*(json.loads(identity_of_test(of.settings)) for of in (cell, base))):
             yield f"{cell.name!r} is not compared with {base.name!r}: not the same test ({change})"
 
 
@@ -359,9 +352,9 @@ def directions(draft: Draft) -> Iterator[str]:
             yield f"{metric} is compared with direction {direction}, although {better} values of it are usually better"
 
 
-def stage_texts(draft: Draft) -> Iterator[str]:
+def stage_texts(draft: Draft) -> Iterable[str]:
     """Yield a note on each stage that trains on text of the test."""
-    return test_text_notes(draft.runnable)
+    return test_text_notes(draft.runnable) if draft.study.stages else ()
 
 
 def inputs(draft: Draft) -> Iterator[str]:
@@ -381,7 +374,7 @@ RULES: tuple[Rule, ...] = (
     *(margins, equal_cells, analyses, matches, baselines, tests, controls, trainings, factors, budgets, stops),
     *(warmups, patterns, lengths, stage_texts, directions, data),
 )
-RULES_OF_PROGRAMS: tuple[Rule, ...] = (inputs, baselines, tests, controls, directions, analyses, margins)
+RULES_OF_PROGRAMS: tuple[Rule, ...] = (inputs, baselines, controls, directions, analyses, margins)
 
 
 def listed(names: Iterable[str]) -> str:

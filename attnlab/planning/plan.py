@@ -8,12 +8,11 @@ from typing import Any
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.command import metric_of
 from attnlab.config.grid import expand, selected_names
+from attnlab.config.question import task_axis
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig
-from attnlab.config.tasks import task_axis
 from attnlab.planning.command_files import resolve_commands
-from attnlab.planning.costs import planned_cell, with_costs
-from attnlab.planning.data import data_notes, data_sizes
+from attnlab.planning.costs import data_notes, data_sizes, planned_cell, with_costs
 from attnlab.planning.factorial import check_factors
 from attnlab.planning.matching import CellPair, match_costs
 from attnlab.planning.notes import Draft, notes_of
@@ -56,9 +55,12 @@ def plan(
     cells, skipped = expand(study)
     resolver = Resolver(study)
     resolved = [(cell, resolver(cell)) for cell in track(cells, "resolving cells", progress)]
-    check_factors(study, resolved)
-    resolved = match_costs(study, resolved, resolver, progress=progress)
-    resolved = resolve_stages(resolved, resolver)
+    if study.factors:
+        check_factors(resolved)
+    if any(resolution.config.match for _, resolution in resolved):
+        resolved = match_costs(study, resolved, resolver, progress=progress)
+    if any(cell.config.init for cell, _ in resolved):
+        resolved = resolve_stages(resolved, resolver)
     questions = resolve_questions(study, resolved)
     first = next(iter(questions.values()))
     estimand = resolve_estimands(study, resolved, questions)

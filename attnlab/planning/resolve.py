@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,15 +24,47 @@ from attnlab.errors import UserError, nearest
 from attnlab.models.base import Model
 from attnlab.models.parts import component_classes, parts
 from attnlab.planning import support
-from attnlab.planning.defaults import REGISTRIES, base_class, resolve_layers, with_all_defaults
-from attnlab.planning.effects import without_ineffective_fields
-from attnlab.planning.evaluations import evaluation_sample
-from attnlab.planning.traces import Traces
-from attnlab.registry import MODELS, check_options, options_of
+from attnlab.planning.costs import Traces, evaluation_sample
+from attnlab.planning.effects import with_all_defaults, without_ineffective_fields
+from attnlab.planning.layers import resolve_layers
+from attnlab.registry import (
+    COMPONENTS,
+    MODELS,
+    OPTIMIZERS,
+    POSITIONS,
+    TASKS,
+    VARIANTS,
+    Registry,
+    check_options,
+    options_of,
+)
 from attnlab.training.device import resolve_device, resolve_precision
 
 N = TypeVar("N", bound=Named)
 V = TypeVar("V", bound=ComposedVariant)
+
+REGISTRIES: dict[str, Registry] = {
+    "task": TASKS,
+    "variant": VARIANTS,
+    "component": COMPONENTS,
+    "position": POSITIONS,
+    "model": MODELS,
+    "optimizer": OPTIMIZERS,
+}
+
+
+def base_class(kind: str) -> type:
+    """Return the base class of variants, components, positions, tasks, models or optimizers."""
+    from torch.optim import Optimizer
+
+    from attnlab.components import Component
+    from attnlab.models.base import Model
+    from attnlab.positions import Position
+    from attnlab.tasks import Task
+    from attnlab.variants import Variant
+
+    bases = {"task": Task, "variant": Variant, "component": Component, "position": Position, "model": Model}
+    return {**bases, "optimizer": Optimizer}[kind]
 
 
 @dataclass(frozen=True)
@@ -45,7 +78,6 @@ class ResolvedCell:
         refusal: the reason why it cannot run, or None.
         matched: a description of how its cost was matched to its baseline's, or "".
         cuda_backend: the backend that it would use on CUDA.
-        fixed_costs: names of the costs in which it is matched, or others are matched to it.
         stage: the stage that it starts from, with its resolution, or None.
     """
 
@@ -55,8 +87,10 @@ class ResolvedCell:
     refusal: str | None
     matched: str = ""
     cuda_backend: str = ""
-    fixed_costs: tuple[str, ...] = ()
     stage: tuple[CellConfig, ResolvedCell] | None = None
+
+
+CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
 
 
 def import_files(study: StudyConfig) -> list[Path]:
@@ -120,13 +154,12 @@ class Resolver:
         changes = {
             "task": task_named,
             "train": original.train.model_copy(update={"optimizer": optimizer, "precision": precision}),
+            "evaluate": original.evaluate.model_copy(update={"sample": evaluation_sample(original, task)}),
             "machine": original.machine.model_copy(update={"device": device}),
             "model": model.model_copy(update={"layers": named.model.layers}),
             "data": data,
         }
         config = named.model_copy(update=changes)
-        evaluate = config.evaluate.model_copy(update={"sample": evaluation_sample(config, task)})
-        config = config.model_copy(update={"evaluate": evaluate})
         resolved_parts = parts(config, task)
         if not any(part.variant_class.has_heads for part in resolved_parts):
             config = config.model_copy(update={"model": config.model.model_copy(update={"heads": 1})})
@@ -135,14 +168,10 @@ class Resolver:
         classes += [pair for part in resolved_parts for pair in part.classes]
         classes += [(own, REGISTRIES[kind].get(own.name)) for kind in ("variant", "position") if (own := getattr(config, kind))]
         config = config.model_copy(update={"sources": self._sources(classes), "packages": self._packages(classes)})
-        backend, cuda_backend = (
-            support.resolve_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda")
-        )
-        config = config.model_copy(update={"backend": backend})
-        full = with_all_defaults(config)
-        key = without_ineffective_fields(full, task).fingerprint()
-        reason = support.unsupported(config, task)
-        return ResolvedCell(config, key, task, reason, cuda_backend=cuda_backend)
+        backends = [support.resolve_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda")]
+        config = config.model_copy(update={"backend": backends[0]})
+        key = without_ineffective_fields(with_all_defaults(config), task).fingerprint()
+        return ResolvedCell(config, key, task, support.unsupported(config, task), cuda_backend=backends[1])
 
     def _with_variant(self, cell: CellConfig) -> RunConfig:
         """Return the configuration of a cell with its variant and its position scheme resolved."""
@@ -297,16 +326,12 @@ def _is_builtin(named: Named, cls: Any) -> bool:
     )
 
 
-class _placed:
-    """Context manager that adds a place to a ``UserError`` without one."""
-
-    def __init__(self, place: Callable[[], str], *, options: dict[str, str] | None = None) -> None:
-        self._place, self._options = place, options or {}
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, UserError) and not error.where:
-            named = error.message.split(":")[0]  # "length: expected ..." is about that option
-            raise UserError(error.message, self._options.get(named) or self._place()) from error
+@contextmanager
+def _placed(place: Callable[[], str], *, options: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Add a place to a ``UserError`` without one; "length: expected ..." is about the option of that name."""
+    try:
+        yield
+    except UserError as error:
+        if error.where:
+            raise
+        raise UserError(error.message, (options or {}).get(error.message.split(":")[0]) or place()) from error

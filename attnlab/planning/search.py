@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.grid import CellConfig
-from attnlab.config.paths import assignment
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
+from attnlab.config.yaml import assignment
 from attnlab.errors import UserError
-from attnlab.planning.matching import check_fixed_costs
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.samplers import check
 
 if TYPE_CHECKING:
-    from attnlab.planning.cell import Cell
+    from attnlab.planning.planned import Cell
 
 
 def check_search(study: StudyConfig, cells: Sequence[Cell], resolver: Resolver) -> None:
@@ -45,8 +42,7 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any], *, re
         resolver: of the study; default a new one, which reads the user's files again.
 
     Raises:
-        UserError: an invalid configuration, one that cannot run, or one that is no longer matched to its baseline; it names
-            the cell and the changes.
+        UserError: an invalid configuration, or one that cannot run; it names the cell and the changes.
     """
     try:
         config = cell.config.replace(changes)
@@ -55,26 +51,11 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any], *, re
     try:
         resolver = resolver or Resolver(study)
         resolved = resolver(CellConfig(cell.name, cell.axes, config, study, {}))
-        if resolved.refusal is None:
-            check_fixed_costs(cell, resolved, resolver.traces)
     except UserError as error:
         raise _with_changes(error.message, study, cell, changes) from error
     if resolved.refusal is not None:
         raise _with_changes(resolved.refusal, study, cell, changes)
     return resolved.config
-
-
-def search_digest(study: StudyConfig, cell: Cell, goal: str) -> str:
-    """Return 12 hex digits over everything that determines a search: cell, space, sampler, pruner and ``goal``.
-
-    The number of trials is left out, so that a search can be extended, and so is ``parallel``, which only affects the load.
-    """
-    assert study.search is not None
-    settings = study.search.model_dump(mode="json", exclude={"trials", "parallel"})
-    evaluate = cell.config.evaluate.model_copy(update={"lengths": ()})  # trials are not evaluated on the test split
-    config = cell.config.model_copy(update={"evaluate": evaluate})
-    text = json.dumps([config.fingerprint(), settings, goal], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _with_changes(message: str, study: StudyConfig, cell: Cell, changes: dict[str, Any]) -> UserError:

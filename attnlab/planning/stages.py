@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from attnlab._util.text import count
 from attnlab.config.grid import CellConfig
-from attnlab.config.run import RunConfig
 from attnlab.config.stages import stage_of
 from attnlab.config.study import StudyConfig
-from attnlab.planning.cell import Cell
-from attnlab.planning.resolve import ResolvedCell, Resolver
-from attnlab.planning.traces import build_errors
+from attnlab.planning.planned import Cell
+from attnlab.planning.resolve import CellPair, ResolvedCell, Resolver
 from attnlab.tasks.overlap import NOTABLE
-
-if TYPE_CHECKING:
-    from attnlab.training.weights import WeightMatch
-
-CellPair = tuple[CellConfig, ResolvedCell]
 
 
 def resolve_stages(cells: list[CellPair], resolver: Resolver) -> list[CellPair]:
@@ -54,24 +46,6 @@ def _with_stage(cell: CellConfig, resolved: ResolvedCell, resolver: Resolver, kn
     if refusal is None and (tokens := resolved.task.vocabulary_identity()) != (others := shared.task.vocabulary_identity()):
         refusal = f"its tokens ({tokens or 'not stated'}) differ from its stage {first.name!r} ({others or 'not stated'})"
     return replace(resolved, config=config, key=f"{resolved.key}<{of_stage.key}", refusal=refusal, stage=(first, shared))
-
-
-def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any) -> WeightMatch:
-    """Return which tensors of a model come from its stage's model, without allocating either.
-
-    Raises:
-        BuildError: the model of one of the configurations cannot be constructed.
-    """
-    import torch
-
-    from attnlab.models.build import build
-    from attnlab.training.weights import match_shapes, shapes_of
-
-    shapes = []
-    for model_config, model_task in ((stage, stage_task), (config, task)):
-        with build_errors(model_config, model_task), torch.device("meta"):
-            shapes.append(shapes_of(build(model_config, model_task)))
-    return match_shapes(*shapes)
 
 
 def test_text_notes(cells: Sequence[CellPair]) -> Iterator[str]:

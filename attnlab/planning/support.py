@@ -10,10 +10,9 @@ from attnlab._util.packages import missing
 from attnlab._util.raise_site import describe_error
 from attnlab.components import Component, Components
 from attnlab.components.base import PLACES, exclusive_pair, missing_places, without_place
-from attnlab.config.axes import LAYERS
 from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
-from attnlab.config.types import Named
+from attnlab.config.types import LAYERS, Named
 from attnlab.errors import UserError, nearest, one_line
 from attnlab.models.base import model_class
 from attnlab.models.encoder_decoder import EncoderDecoder
@@ -30,18 +29,6 @@ from attnlab.variants.base import signature_mistake
 NamedComponent: TypeAlias = tuple[Named, type[Component]]
 
 Rule: TypeAlias = Callable[[RunConfig, Task], str | None]
-
-
-def components_unsupported(config: RunConfig, part: Part) -> str | None:
-    """Return the first reason why the components of a part cannot be combined with it or with each other, or None.
-
-    Args:
-        config: resolved; its backend is not ``auto``.
-    """
-    components = component_classes(part.variant)
-    rules = (_places, _declared, _component_backend)
-    reasons = ((named, rule(config, part, (named, cls))) for named, cls in components for rule in rules)
-    return next((f"{named.label}: {reason}" for named, reason in reasons if reason), None) or _exclusive(components)
 
 
 def supported_backends(config: RunConfig, part: Part, *, device: str) -> tuple[str, ...]:
@@ -190,13 +177,8 @@ def _block(config: RunConfig, task: Task) -> str | None:
 
 def _packages(config: RunConfig, task: Task) -> str | None:
     """Require the packages of the task."""
-    reason = missing(*task.packages)
+    reason = missing(*task.packages) if task.packages else None
     return reason and f"task {config.task.label} {reason}"
-
-
-def _machine(config: RunConfig, task: Task) -> str | None:
-    """Require that the machine has the device and, if the run is compiled, a compiler for it."""
-    return device.unsupported(config.machine.device, compile=config.train.compile)
 
 
 def _parts(config: RunConfig, task: Task) -> str | None:
@@ -219,7 +201,10 @@ def _variant(config: RunConfig, task: Task, part: Part) -> str | None:
 
 def _components(config: RunConfig, task: Task, part: Part) -> str | None:
     """Require that the components of the variant support the part, its backend and each other."""
-    return components_unsupported(config, part)
+    components = component_classes(part.variant)
+    rules = (_places, _declared, _component_backend)
+    reasons = ((named, rule(config, part, (named, cls))) for named, cls in components for rule in rules)
+    return next((f"{named.label}: {reason}" for named, reason in reasons if reason), None) or _exclusive(components)
 
 
 def _position(config: RunConfig, task: Task, part: Part) -> str | None:
@@ -241,16 +226,6 @@ def _backend(config: RunConfig, task: Task, part: Part) -> str | None:
         compile=config.train.compile,
         dropout=config.model.attention_dropout,
     )
-
-
-def _task(config: RunConfig, task: Task) -> str | None:
-    """Require that the task supports the model and the protocols of training and evaluation."""
-    return task.unsupported(config)
-
-
-def _processes(config: RunConfig, task: Task) -> str | None:
-    """Require a device for each process of the run, and a batch that can be divided among the processes."""
-    return distributed.unsupported(config)
 
 
 def _memory(config: RunConfig, task: Task) -> str | None:
@@ -279,21 +254,16 @@ def _frozen(config: RunConfig, task: Task) -> str | None:
     return None
 
 
-def _optimizer(config: RunConfig, task: Task) -> str | None:
-    """Require that the optimizer takes the settings of training, and values of its options that its constructor accepts."""
-    return optim.unsupported(config.train)
-
-
 RULES: tuple[Rule, ...] = (
     _packages,
-    _machine,
+    lambda config, task: device.unsupported(config.machine.device, compile=config.train.compile),
     _layers,
     _block,
     _parts,
-    _task,
-    _processes,
+    lambda config, task: task.unsupported(config),
+    lambda config, task: distributed.unsupported(config) if config.machine.processes_per_run > 1 else None,
     _memory,
     _tied_embeddings,
     _frozen,
-    _optimizer,
+    lambda config, task: optim.unsupported(config.train),
 )

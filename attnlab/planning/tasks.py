@@ -15,16 +15,14 @@ from typing import Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab._util.metrics import GENERATED_SCORES, at_length, base_metric, is_share
-from attnlab.config.question import EstimandConfig
+from attnlab.config.question import EstimandConfig, TaskQuestion, by_label, task_axis
 from attnlab.config.study import StudyConfig
-from attnlab.config.tasks import TaskQuestion, by_label, task_axis
 from attnlab.errors import UserError, nearest
-from attnlab.planning.matching import CellPair
+from attnlab.planning.resolve import CellPair
 from attnlab.registry import ESTIMATORS
 from attnlab.tasks import Task
 
 WIDE, WIDE_LOSS = 0.1, 0.05  # share of the range from which on a margin is noted, of a loss from the best to a guess
-NARROW = 1e-4  # share of the range up to which a margin is noted
 
 
 def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric: str) -> EstimandConfig:
@@ -309,8 +307,8 @@ def share_notes(metric: str, margin: float | None) -> Iterator[str]:
     """Yield a note on the margin of a program's metric that is a share by its name, and may be printed in per cent."""
     if is_share(metric) and isinstance(margin, float) and WIDE <= margin < 10:
         yield (
-            f"margin: {margin:g} of {metric} is {_per_cent(margin)} if the program prints it in per cent; if it prints "
-            f"numbers from 0 to 1, write {margin / 100:g} for that"
+            f"margin: {margin:g} of {metric} is {margin:g} percentage points if the program prints it in per cent; if it "
+            f"prints numbers from 0 to 1, write {margin / 100:g} for that"
         )
 
 
@@ -318,17 +316,10 @@ def _on_margin(margin: float, metric: str, scores: ScoreRange) -> Iterator[str]:
     if margin >= (WIDE_LOSS if scores.worst is None else WIDE) * scores.size:
         way = abs(scores.best - scores.guess)
         part = "all" if margin >= way else f"{100 * margin / way:.0f} %"
-        points = f"; for {_per_cent(margin)}, write {margin / 100:g}" if scores.size == 1 else ""
         yield (
             f"margin: {margin:g} of {metric} is {part} of the way from a guess ({scores.guess:.3g}) to {scores.best:g}, so "
-            f"cells that differ greatly count as equivalent{points}"
+            "cells that differ greatly count as equivalent"
         )
-    elif scores.size == 100 and margin <= NARROW * scores.size:
-        yield f"margin: {margin:g} of {metric}, which goes from 0 to 100, is too small for any two cells to be equivalent"
-
-
-def _per_cent(margin: float) -> str:
-    return "1 percentage point" if margin == 1 else f"{margin:g} percentage points"
 
 
 def _on_limit(name: str, limit: float, metric: str, direction: str, task: Any, *, place: str) -> Iterator[str]:

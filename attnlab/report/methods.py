@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.axes import text as axis_text
 from attnlab.config.grid import SECTIONS
 from attnlab.config.search import SearchConfig
+from attnlab.config.types import text as axis_text
 from attnlab.errors import UserError
 from attnlab.report.notes import describe_command, is_of_program
 from attnlab.stats.cells import ComparisonSpec, Goal, sections_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab._util.metrics import is_share
-from attnlab.config.axes import text
-from attnlab.config.comparability import OTHER_FILES, describe_other_files, is_program_test
+from attnlab.config.comparability import is_program_test
+from attnlab.config.types import text
 from attnlab.report.wording import describe_mark
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.paired import ROUNDING, Difference, NoTest, is_constant
@@ -98,15 +98,6 @@ def _fields(records: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, str]
     names = dict.fromkeys(name for record in records for name in record if name.startswith(prefix))
     values = {name: {text(record.get(name)) for record in records if is_present(record.get(name))} for name in names}
     return {name.removeprefix(prefix): next(iter(found)) for name, found in values.items() if len(found) == 1}
-
-
-def notes_on_files(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a note on cells that read other data files than their baseline."""
-    tests = {cell.name: cell.test for cell in cells}
-    compared = [cell for cell in comparisons(cells) if cell.difference is not None]
-    other = {cell.name: describe_other_files(cell.test, tests[cell.baseline]) for cell in compared}
-    listed = [f"{name} ({files})" for name, files in other.items() if files]
-    return [f"Not on the same files as their baseline: {', '.join(listed)}. {OTHER_FILES}"] if listed else []
 
 
 def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from attnlab._util.metrics import in_words, is_share
 from attnlab._util.run_state import RunState
-from attnlab.config.comparability import is_program_test
 from attnlab.config.grid import cell_name
 from attnlab.report.section import Name, Sentence, Strong
 from attnlab.report.wording import (
@@ -394,7 +393,6 @@ def _without_comparisons(cells: Sequence[CellSummary], spec: ComparisonSpec, ope
         return _without_baseline_pairs(cells, spec)
     if len({cell.test for cell in completed}) > 1:
         reason = "they are not all tested on the same data in the same way"
-        reason = "they do not read the same files" if is_program_test(completed[0].test) else reason
         plain = f"The study has no baseline, so cells are not compared, and they cannot be ranked: {reason}."
         return Summary([], [], plain=[plain])
     estimator = spec.estimator

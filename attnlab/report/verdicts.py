@@ -15,7 +15,6 @@ from attnlab.report.notes import (
     control_notes,
     margin_notes,
     notes_on_equal_results,
-    notes_on_files,
     notes_on_intervals,
 )
 from attnlab.report.section import Column, Table, TableRow
@@ -182,7 +181,7 @@ def _notes_on_differences(cells: Sequence[CellSummary], spec: ComparisonSpec) ->
     if spec.looks is not None and spec.looks.count > 1:
         texts.append(describe_looks(spec.looks))
     texts += [*margin_notes(cells, spec), *control_notes(cells, spec)]
-    return [*texts, *notes_on_files(cells), *notes_on_equal_results(cells)]
+    return [*texts, *notes_on_equal_results(cells)]
 
 
 def note_on_batches(cells: Sequence[CellSummary]) -> list[str]:

@@ -161,10 +161,9 @@ def describe_conditions(verdict: Verdict) -> list[str]:
     small = ["by less than the margin"] if verdict.within_margin else []
     lost = describe_lost_runs(verdict)
     unsupported = [SENSITIVITY[verdict.sensitivity]] if verdict.sensitivity and verdict.is_unsupported else []
-    files = [f"not on the same files ({verdict.other_files})"] if verdict.other_files else []
     items = verdict.new_items if verdict.kind in (VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT) else None
     about = [("also for new test items" if items.holds else "for these test items")] if items else []
-    return [*fragile, *small, *about, *([f"on the completed pairs ({lost})"] if lost else []), *files, *unsupported]
+    return [*fragile, *small, *about, *([f"on the completed pairs ({lost})"] if lost else []), *unsupported]
 
 
 def describe_lost_runs(verdict: Verdict) -> str:

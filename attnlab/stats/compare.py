@@ -15,7 +15,7 @@ from typing import Any
 from attnlab._util import cost_metrics
 from attnlab._util.run_state import RunState
 from attnlab.config.axes import label_text
-from attnlab.config.comparability import CODE, describe_changes, describe_other_files, is_program_test
+from attnlab.config.comparability import CODE, describe_changes, is_program_test
 from attnlab.config.grid import cell_name
 from attnlab.stats import paired
 from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons
@@ -338,5 +338,4 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     futility = spec.judged.futile.get(comparison_name(cell.name, baseline.name))
     if futility and verdict.kind is VerdictKind.INCONCLUSIVE and futility.pairs == verdict.pairs:
         verdict = replace(verdict, futility=futility)
-    other_files = describe_other_files(cell.test, baseline.test)
-    return replace(verdict, seeds=cell.seeds, lost=lost, baseline_lost=baseline_lost, other_files=other_files)
+    return replace(verdict, seeds=cell.seeds, lost=lost, baseline_lost=baseline_lost)

@@ -172,7 +172,7 @@ class Estimator:
         """Its names in headings and sentences."""
         limits = ("≤", "at most") if self.direction == "min" else ("≥", "at least")
         fields = {**vars(self), "quantity": in_words(self.metric), "sign": limits[0], "limit": limits[1]}
-        fields["hyperparameter"] = hyperparameter_name(self.sweep)
+        fields["hyperparameter"] = hyperparameter_name(self.sweep) if self.sweep else ""
         words = {}
         for name, template in vars(self.templates).items():
             words[name] = template.format(**fields, **words)

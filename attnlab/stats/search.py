@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import NOT_COMPARED, RunState
-from attnlab.config.paths import check_value
 from attnlab.config.search import sweep_advice, written
-from attnlab.errors import UserError
+from attnlab.config.validation import accepts
 from attnlab.stats.compare import ComparisonSpec, cell_of
 from attnlab.stats.records import RunRecord
 
@@ -136,11 +135,7 @@ def _boundary_warnings(params: Mapping[str, Any], tried: Mapping[str, Sequence[f
 def _is_valid_beyond(path: str, beyond: float, dimension: Dimension) -> bool:
     """Return True when the field accepts a value beyond an end of its range; a dropout below 0, say, is not valid."""
     rounded = math.floor if dimension.low is not None and beyond < dimension.low else math.ceil
-    try:
-        check_value(path, rounded(beyond) if dimension.whole else beyond, where=lambda loc, key=False: "")
-    except UserError:
-        return False
-    return True
+    return accepts(path, rounded(beyond) if dimension.whole else beyond)
 
 
 def format_param(value: Any) -> str:

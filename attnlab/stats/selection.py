@@ -8,8 +8,8 @@ from typing import Any
 
 from attnlab._util.metrics import in_words
 from attnlab._util.run_state import RunState
-from attnlab.config.axes import text as axis_text
 from attnlab.config.question import EstimandConfig
+from attnlab.config.types import text as axis_text
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import cell_of
 from attnlab.stats.records import RunRecord

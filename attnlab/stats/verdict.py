@@ -105,7 +105,6 @@ class Verdict:
         sensitivity: For an outcome of equivalent or identical in a study with a control: what the control shows. For equivalent
             with a margin that is too wide for the scores (`attnlab.stats.question`): that. Else None.
         detail: Further information on the reason, as text.
-        other_files: The data files that a program reads for this cell and not for its baseline, as text.
         futility: For an inconclusive verdict: why the comparison received no more seeds, if it was futile.
         new_items: If test items are a notable part of the uncertainty: what the difference shows about others like them.
     """
@@ -125,7 +124,6 @@ class Verdict:
     sensitivity: Sensitivity | None = None
     fragile: bool = False
     futility: Futility | None = None
-    other_files: str = ""
     new_items: NewItems | None = None
 
     @property

@@ -9,7 +9,6 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.config.factors import factorial_design
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.look_history import LookHistory
@@ -93,8 +92,6 @@ def record_futility(
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     """Return a note when the next run of a plan makes a further look at its runs, with the level of its tests."""
-    if not (plan.study.baselines or factorial_design(plan.study)):
-        return []
     try:
         recorded = _history(plan.study.study, root)
         finished = finished_records(plan, root) if recorded.study or recorded.announced else {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.axes import text
+from attnlab.config.types import text
 from attnlab.stats.sweep import MIN_FITTED, best_values
 from attnlab.tracking.attempts import final_metrics, has_result, state_of
 from attnlab.tracking.client import search_runs

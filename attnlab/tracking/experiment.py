@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.redact import command_line
-from attnlab.config.paths import assignment
 from attnlab.config.reader import read_study
+from attnlab.config.yaml import assignment
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.client import connect, runs_folder, tracking_uri

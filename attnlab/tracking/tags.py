@@ -25,13 +25,12 @@ from attnlab._util.files import file_lock, replacing
 from attnlab._util.git import git
 from attnlab._util.packages import version_of
 from attnlab._util.redact import command_line, redact
-from attnlab.config.axes import LAYERS, layers_text, text
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import identity_of_test, task_length
 from attnlab.config.grid import assigned_base
-from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
+from attnlab.config.types import LAYERS, layers_text, recorded_position, recorded_variant, text
 from attnlab.errors import UserError
 from attnlab.tracking.attempts import DOUBLES_TAG, PLANNED_TAG
 
@@ -341,10 +340,10 @@ def study_text(plan: Plan) -> str:
     A file that includes another one is written out as both together, below its own first comment.
     """
     study = plan.study
-    if text := study.text:
-        if study.includes:
+    if text := study.source.text:
+        if study.source.includes:
             comment = takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True))
-            text = "".join(comment) + to_yaml(study.written)
+            text = "".join(comment) + to_yaml(study.source.written)
         return redact(text)
     fields = study.model_copy(update={"base": assigned_base(study)}).model_dump(mode="json", exclude_defaults=True)
     return redact(to_yaml(fields))
@@ -362,7 +361,7 @@ def _planned_seeds(plan: Plan) -> list[int]:
     if study.path is None or not {"seeds", "confirm.seeds"} & study.assignments.keys():
         return plan.seeds
     try:
-        in_file = read_study(study.written).reported_seeds
+        in_file = read_study(study.source.written).reported_seeds
     except UserError:  # the command line completes the file
         return plan.seeds
     return in_file if set(plan.seeds) < set(in_file) else plan.seeds

@@ -19,9 +19,8 @@ from attnlab._util.code_digest import module_digest
 from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import is_loaded, load_file, require_unchanged
 from attnlab.components import Component
-from attnlab.config.layers import layer_entries
 from attnlab.config.run import PARTS, RunConfig
-from attnlab.config.types import WITH, Named
+from attnlab.config.types import WITH, Named, layer_entries
 from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.positions import Position

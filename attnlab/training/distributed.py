@@ -39,14 +39,12 @@ TIMEOUT = timedelta(days=30)  # the others wait while rank 0 evaluates; dead ran
 
 
 def unsupported(config: RunConfig) -> str | None:
-    """Return the reason why ``machine.processes_per_run`` processes cannot share a run on this machine, or None.
+    """Return the reason why several processes (``machine.processes_per_run``) cannot share a run on this machine, or None.
 
     Args:
         config: resolved.
     """
     n, device = config.machine.processes_per_run, config.machine.device
-    if n == 1:
-        return None
     if not torch.distributed.is_available():
         return f"machine.processes_per_run {n}: this torch was built without torch.distributed"
     rows, parts = config.train.batch_size, n * config.train.gradient_accumulation

@@ -144,7 +144,7 @@ def test_two_factors_have_no_fraction(tmp_path: Path) -> None:
 
 def test_a_design_needs_factors(tmp_path: Path) -> None:
     text = FACTORS.replace("factors:", "grid:").replace("  no_wo: {variant: no_wo}\n", "")
-    assert misread(write(tmp_path, text)).startswith("s.yaml:10:1: design: expected 'factors' in a study with a design")
+    assert misread(write(tmp_path, text)).startswith("s.yaml:10:1: design: expected 'factors' in a study with 'design'")
 
 
 def test_too_many_combinations_are_refused_before_they_are_made(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_dictionary_may_include_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     study = {"study": "d", "include": "shared/base.yaml", "margin": 0.5}
     assert [cell.name for cell in expand(read_study(study))[0]][0] == "dense norm=pre"
     with pytest.raises(UserError) as caught:
-        read_study({**study, "base": {"model": {"dim": "x"}}})
+        expand(read_study({**study, "base": {"model": {"dim": "x"}}}))
     assert caught.value.where == "base.model.dim"
 
 
@@ -113,9 +113,14 @@ def test_the_record_of_a_study_needs_no_other_file(tmp_path: Path) -> None:
             "a.yaml",
             "a.yaml:9:1: unknown key 'retrys' (did you mean",
         ),
-        ({"a": BASE.replace("depth: 1", "depth: no")}, "shared/base.yaml", "a.yaml", "a.yaml:3:27: base.model.depth: expected"),
-        ({"a": BASE.replace("steps", "stps")}, "shared/base.yaml", "a.yaml", "a.yaml:4:11: unknown key 'stps' in base.train"),
-        ({"a": BASE.replace("[0, 1]", "[0, 0]")}, "shared/base.yaml", "a.yaml", "a.yaml:8:12: seeds: expected each seed once"),
+        ({"a": BASE.replace("depth: 1", "depth: no")}, "shared/base.yaml", "a.yaml", "a.yaml:3:27: model.depth: expected"),
+        ({"a": BASE.replace("steps", "stps")}, "shared/base.yaml", "a.yaml", "a.yaml:4:11: unknown key 'stps' in train"),
+        (
+            {"a": BASE.replace("[0, 1]", "[0, 0]")},
+            "shared/base.yaml",
+            "a.yaml",
+            "a.yaml:8:12: seeds[1]: expected each seed once",
+        ),
     ],
 )
 def test_a_mistake_names_its_file(texts: dict[str, str], old: str, new: str, expected: str, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from attnlab.config.grid import expand
-from attnlab.config.layers import recorded_position, recorded_variant
 from attnlab.config.reader import read_study
 from attnlab.config.run import RunConfig
 from attnlab.config.schema import json_schema
+from attnlab.config.types import recorded_position, recorded_variant
 from attnlab.errors import UserError
 
 HYBRID = ["gru", "gru", {"name": "dense", "position": "rotary"}]

@@ -56,8 +56,8 @@ def test_levels_and_a_search_in_each_cell(tmp_path: Path) -> None:
     ("over", "place", "words"),
     [
         ("over: {train.steps: [2]}", "10:8", ("at least two levels", "got 1")),
-        ("over: {train.steps: [2, 5, 2]}", "10:28", ("each level once", "2")),
-        ("over: {train.steps: [2, 2.0]}", "10:25", ("each level once",)),
+        ("over: {train.steps: [2, 5, 2]}", "10:28", ("each value once", "2")),
+        ("over: {train.steps: [2, 2.0]}", "10:25", ("each value once",)),
         ("over: {train.steps: [0, 2]}", "10:22", ("above 0", "got 0")),
         ("over: {model.norm: [pre, post]}", "10:21", ("numbers above 0", "'pre'")),
         ("over: {width: {small: {model.dim: 12}, large: {model.dim: 24}}}", "10:16", ("numbers above 0", "'small'")),
@@ -80,7 +80,7 @@ def test_mistakes_in_the_levels(over: str, place: str, words: tuple[str, ...], t
 def test_levels_need_a_baseline_that_has_every_level(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'baseline'") as error:
         read_study(write(tmp_path, LEVELLED.replace("baseline: {variant: dense}", "")))
-    assert str(error.value.where).endswith("s.yaml:10:8")
+    assert str(error.value.where).endswith("s.yaml:10:1")
     fixed = LEVELLED.replace("baseline: {variant: dense}", "baseline: {variant: dense, train.steps: 2}")
     with pytest.raises(UserError, match="expected no 'train.steps'") as error:
         read_study(write(tmp_path, fixed))

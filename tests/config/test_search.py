@@ -9,7 +9,7 @@ from attnlab.config.reader import read_study
 from attnlab.config.search import Dimension, SearchConfig
 from attnlab.config.yaml import parse_assignments
 from attnlab.tracking.tags import to_yaml
-from tests.support.studies import GOOD, SEARCH, misread, write
+from tests.support.studies import GOOD, SEARCH, misplanned, misread, write
 
 LR = "train.lr: {low: 1e-4, high: 1e-2, log: true}"
 BATCH = "train.batch_size: {low: 2, high: 6}"
@@ -34,14 +34,6 @@ MISTAKES = {
     "an infinite end": ("high: 1e-2", "high: .inf", "13:33", "expected a finite number, got inf"),
     "choices beside ends": (CHOICES, f"{CHOICES}, low: 1", "15:54", "expected 'choices' alone, got 'low'"),
     "one choice": ("[relu, gelu]", "[relu]", "15:35", "expected at least two choices, got 1"),
-    "a choice that is none": ("[relu, gelu]", "[relu, glu]", "15:42", "got 'glu' (did you mean 'gelu'?)"),
-    "an end out of range": (
-        "low: 1e-4, high: 1e-2, log: true",
-        "low: -1, high: 1.5",
-        "13:21",
-        "train.lr: expected a number greater than 0, got -1",
-    ),
-    "a fraction for a whole": ("high: 6", "high: 6.5", "14:38", "train.batch_size: expected a whole number, got 6.5"),
     "a path that names no field": ("train.lr:", "train.lrr:", "13:5", "'train.lrr' is not a field of a run (did you mean"),
     "a whole variant": ("train.lr:", "variant:", "13:5", "expected a path into 'variant', got 'variant' itself"),
     "the seed": ("train.lr:", "seed:", "13:5", "trained with search.seed"),
@@ -54,13 +46,25 @@ MISTAKES = {
         "14:5",
         "search.space: expected no 'train.lr': the axis 'train.lr' of the grid sets it",
     ),
-    "no confirm": ("confirm:\n  seeds: [100, 101]\n", "", "10:1", "together with 'search', got none: only fresh seeds"),
+    "no confirm": ("confirm:\n  seeds: [100, 101]\n", "", "10:1", "search: expected 'confirm'"),
     "the search's own seed": ("[100, 101]", "[100, 0]", "19:16", "expected fresh seeds, got 0, which is search.seed"),
-    "seeds beside a search": ("baseline:", "seeds: [1]\nbaseline:", "20:1", "expected 'confirm: {seeds: [...]}' in a"),
+    "seeds beside a search": ("baseline:", "seeds: [1]\nbaseline:", "20:1", "seeds: expected none in a study with 'search'"),
     "a sampler without a name": ("name: TPESampler, ", "", "16:12", "expected the key 'name' in addition to the options"),
     "a size without a unit": ("baseline:", "run: {memory_limit: 8}\nbaseline:", "20:21", "expected a size of at least 1MiB"),
     "a time of another unit": ("baseline:", "run: {timeout: 1:30}\nbaseline:", "20:16", "run.timeout: expected a time such as"),
     "an unknown limit": ("baseline:", "run: {time: 1}\nbaseline:", "20:7", "'time' in run (did you mean 'timeout'?)"),
+}
+
+# Values that do not fit their field are found when the plan applies them to a cell.
+MISFITS = {
+    "a choice that is none": ("[relu, gelu]", "[relu, glu]", "15:42", "got 'glu' (did you mean 'gelu'?)"),
+    "an end out of range": (
+        "low: 1e-4, high: 1e-2, log: true",
+        "low: -1, high: 1.5",
+        "13:21",
+        "train.lr: expected a number greater than 0, got -1",
+    ),
+    "a fraction for a whole": ("high: 6", "high: 6.5", "14:29", "train.batch_size: expected a whole number, got 2.0"),
 }
 
 
@@ -71,6 +75,13 @@ def test_a_mistake_is_one_line_with_its_place(kind: str, tmp_path: Path) -> None
     text = misread(write(tmp_path, SEARCH.replace(old, new)))
     assert text.startswith(f"s.yaml:{place}: "), text
     assert words in text, text
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_a_value_that_does_not_fit_its_field_has_its_place(kind: str, tmp_path: Path) -> None:
+    old, new, place, words = MISFITS[kind]
+    text = misplanned(write(tmp_path, SEARCH.replace(old, new)))
+    assert text.startswith(f"s.yaml:{place}: ") and words in text, text
 
 
 def test_an_option_that_the_grid_sets_is_not_searched_too(tmp_path: Path) -> None:
@@ -85,7 +96,7 @@ def test_an_option_that_the_grid_sets_is_not_searched_too(tmp_path: Path) -> Non
 
 def test_confirm_without_a_search_points_to_seeds(tmp_path: Path) -> None:
     text = misread(write(tmp_path, GOOD.replace("margin: 0.005", "confirm: {seeds: [1]}")))
-    assert text == "s.yaml:17:1: expected 'confirm' only together with 'search'; without a search: seeds: [...]"
+    assert text == "s.yaml:17:1: confirm: expected 'search' in a study with 'confirm', got none"
 
 
 def test_a_good_search(tmp_path: Path) -> None:
@@ -168,10 +179,10 @@ def test_assignments_reach_into_the_study(tmp_path: Path) -> None:
         ("search.trails=3", "search.trails=3: unknown key 'trails' in search (did you mean 'trials'?)"),
         ("confirm.seeds=[0]", "confirm.seeds=[0]: confirm.seeds: expected fresh seeds, got 0, which is search.seed"),
         ("search.seed=100", "s.yaml:19:11: confirm.seeds: expected fresh seeds, got 100"),
-        ("seeds=[3]", "seeds=[3]: expected 'confirm: {seeds: [...]}' in a study with 'search', got 'seeds' at the top"),
+        ("seeds=[3]", "seeds=[3]: seeds: expected none in a study with 'search'"),
         ("run.timeout=soon", "run.timeout=soon: expected a time such as 90s, 30m or 2h"),
         ("train.lr=1e-3", "train.lr=0.001: the search sets this field in each trial"),
-        ("confirm=null", "s.yaml:10:1: expected 'confirm: {seeds: [...]}' together with 'search', got none"),
+        ("confirm=null", "s.yaml:10:1: search: expected 'confirm' in a study with 'search', got none"),
     ],
 )
 def test_a_mistaken_assignment_names_itself(word: str, message: str, tmp_path: Path) -> None:

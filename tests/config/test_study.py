@@ -60,7 +60,7 @@ def test_sets_go_over_the_base_and_name_themselves(tmp_path: Path) -> None:
         "train.steps=fast": "train.steps=fast: expected a whole number, got 'fast'",
         "train.stepps=5": "train.stepps=5: 'train.stepps' is not a field of a run (did you mean",
         "train.lr=0.1": "train.lr=0.1: the axis 'train.lr' of the grid sets this field in each cell",
-        "seeds=[1, 1]": "seeds=[1, 1]: seeds: expected each seed once, got 1 again",
+        "seeds=[1, 1]": "seeds=[1, 1]: seeds[1]: expected each seed once, got 1 again",
         "seed=1": "seed=1: expected 'seeds: [...]' at the top level, got 'seed'",
         "train.gradient_accumulation=5": "train.gradient_accumulation=5: expected a divisor of batch_size 32, got 5",
     }.items():
@@ -121,8 +121,8 @@ def test_a_dict_is_a_study_too() -> None:
     cells, _ = expand(read_study(study))
     assert cells[0].name == "dense" and cells[0].axes == {"variant": "dense"}
     study["base"]["train"]["lr"] = "x"  # type: ignore[index]
-    with pytest.raises(UserError, match=r"^base.train.lr: expected a number, got 'x'$"):
-        read_study(study)
+    with pytest.raises(UserError, match=r"^base.train.lr: train.lr: expected a number, got 'x'$"):
+        expand(read_study(study))
 
 
 def run_config(**changes: Any) -> RunConfig:

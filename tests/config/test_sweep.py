@@ -24,7 +24,7 @@ MISTAKES = {
     "two values": (VALUES, "[1e-2, 1e-3]", "17:19", "sweep.train.lr: expected a list of at least 3 numbers, such as [1e-3"),
     "one value": (VALUES, "1e-3", "17:19", "expected a list of at least 3 numbers, such as [1e-3, 3e-3, 1e-2], got 0.001"),
     "a range": (VALUES, "{low: 1e-4, high: 1e-2}", "17:19", "expected a list of at least 3 numbers"),
-    "a value twice": (VALUES, "[1e-2, 1e-3, 0.01]", "17:32", "sweep.train.lr: expected each value once, got 0.01 again"),
+    "a value twice": (VALUES, "[1e-2, 1e-3, 0.01]", "17:32", "sweep.train.lr[2]: expected each value once, got 0.01 again"),
     "zero": (VALUES, "[0, 1e-3, 1e-2]", "17:20", "sweep.train.lr[0]: expected a number greater than 0, got 0"),
     "a word": (VALUES, "[1e-3, high, 1e-2]", "17:26", "sweep.train.lr[1]: expected a number, got 'high'"),
     "true": (VALUES, "[1e-3, true, 1e-2]", "17:26", "sweep.train.lr[1]: expected a number, got true"),
@@ -45,7 +45,7 @@ MISTAKES = {
     "the model": ("{train.lr", "{model.dim", "17:9", "unknown key 'model.dim' in sweep"),
     "the last part only": ("{train.lr", "{lr", "17:9", "unknown key 'lr' in sweep"),
     "extensions below 0": (VALUES, f"{VALUES}, extensions: -1", "17:51", "sweep.extensions: expected a number of at least 0"),
-    "a search, too": ("sweep:", f"{SEARCH}sweep:", "18:1", "expected one of 'sweep' and 'search', got both"),
+    "a search, too": ("sweep:", f"{SEARCH}sweep:", "18:1", "sweep: expected none in a study with 'search'"),
     "an axis": (
         "stride: 7}]\n",
         "stride: 7}]\n  train.lr: [1e-3]\n",

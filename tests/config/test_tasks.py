@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from attnlab.config.question import by_label, task_axis
 from attnlab.config.reader import read_study
-from attnlab.config.tasks import by_label, task_axis
 from attnlab.errors import UserError
 
 STUDY: dict[str, Any] = {

@@ -11,8 +11,8 @@ from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.models.parts import parts
-from attnlab.planning.cell import Cell
 from attnlab.planning.plan import plan
+from attnlab.planning.planned import Cell
 from attnlab.registry import COMPONENTS, MODELS, TASKS
 from tests.support.small_runs import Reviews
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.planning.cell import Cell
 from attnlab.planning.plan import plan
+from attnlab.planning.planned import Cell
 from tests.support.studies import STUDY, misplanned, write
 
 

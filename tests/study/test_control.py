@@ -47,9 +47,9 @@ def test_a_control_that_is_named_after_results_is_a_change_of_the_comparison(roo
         ({"control": {}}, "expected the axes of one cell"),
         ({"control": [{"variant": "no_wo"}]}, "expected the axes of one cell"),
         ({"control": {"position": "none"}}, "is not an axis of the grid"),
-        ({"control": {"variant": "none"}}, "add none to grid.variant"),
+        ({"control": {"variant": "none"}}, "the control is trained as a cell of the grid"),
         ({"control": {"variant": "dense"}}, "expected another value than the baseline"),
-        ({"control": {"variant": "no_wo"}, "baseline": None}, "expected a 'baseline'"),
+        ({"control": {"variant": "no_wo"}, "baseline": None}, "expected 'baseline'"),
         ({"control": {"variant": "no_wo"}, "baseline": [{"variant": "dense"}, {"variant": "no_wo"}]}, "another value than"),
     ],
 )

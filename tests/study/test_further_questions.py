@@ -108,13 +108,19 @@ def test_a_question_that_is_added_after_results_is_a_change_of_the_comparison(ro
             "margin: expected less than 1, the whole range of valid_accuracy, got 1.5",
         ),
         ({"questions": [{"metric": "tokens_per_s", "margin": 0}]}, "margin: expected a number greater than 0, got 0"),
-        ({"baseline": None, "margin": None}, "questions: expected none in this study: it has no baseline"),
-        ({"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}}, "questions: expected none in this study: a sweep chooses its rate"),
-        ({"grid": {}, "factors": ["qk_norm", "gate"], "baseline": None}, "questions: expected none in this study: the effects"),
+        ({"baseline": None, "margin": None}, "questions: expected 'baseline'"),
+        (
+            {"sweep": {"train.lr": [1e-3, 2e-3, 4e-3]}},
+            "questions: expected none in a study with 'sweep': a sweep chooses its rate",
+        ),
+        (
+            {"grid": {}, "factors": ["qk_norm", "gate"], "baseline": None},
+            "questions: expected none in a study with 'factors': the effects",
+        ),
         ({"estimand": {"name": "solve_rate", "threshold": 1.0}, "margin": None}, "expected 'estimand: mean' with 'questions'"),
         (
             {"command": "python train.py", "metric": {"name": "x", "direction": "min"}},
-            "expected no 'questions'",
+            "questions: expected none in a study with 'command'",
         ),
     ],
 )
@@ -127,7 +133,7 @@ def test_what_cannot_be_asked_is_one_line(changes: dict[str, Any], message: str)
 
 def test_questions_of_several_tasks_are_refused() -> None:
     grid = {"task": [{"name": "pydocs"}, {"name": "parity"}], "variant": ["dense", "no_wo"]}
-    with pytest.raises(UserError, match="questions: expected none in this study: the values of 'task'"):
+    with pytest.raises(UserError, match="questions: expected none: the values of 'task'"):
         read_study({**study(), **TABLE, "questions": ON_VALID, "margin": None, "grid": grid})
 
 

@@ -193,7 +193,7 @@ def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
 def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
     """Return what a reader has to know: the claim was stated after the first run, or it or its study was changed since."""
     calls = next((page.info.calls for page in pages if page.info.calls), ())
-    now = claim.study.written
+    now = claim.study.source.written
     recorded = [_recorded(call.text) for call in calls]
     stated, sentence = [_section(fields) for fields in recorded], claim.config.sentence
     same = [one for one in stated if one.get("sentence") == sentence]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.user_code import load_file
-from attnlab.config.axes import canonical, labels, text
+from attnlab.config.axes import labels
 from attnlab.config.grid import cell_name
-from attnlab.config.types import WITH
+from attnlab.config.types import WITH, canonical, text
 from attnlab.errors import UserError
 from attnlab.extras.profile.page import write_profile
 from attnlab.extras.profile.results import LR, OTHER_RATES, AbilityResult, Level, LevelResult, Profile, best_rate, level_result

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
-from attnlab.config.axes import Label
 from attnlab.config.command import CURVE
 from attnlab.config.grid import cell_name
+from attnlab.config.types import Label
 from attnlab.report.plots import svg
 from attnlab.report.plots.lines import DASHES, MAX_MARKERS, Curve, curve_plot, late_limits
 from attnlab.report.section import Figure

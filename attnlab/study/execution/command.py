@@ -30,7 +30,8 @@ from typing import IO, Any
 from attnlab._util.machine import peak_memory
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
-from attnlab.config.command import COLUMNS, SEED, CommandConfig, curve_name, describe_bad_name, result_name
+from attnlab.config.checks import COLUMNS
+from attnlab.config.command import SEED, CommandConfig, curve_name, describe_bad_name, result_name
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import changed_file, find_program
 from attnlab.study.execution.job import Ended, Killed, Raised
