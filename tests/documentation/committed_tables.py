@@ -73,6 +73,15 @@ def reference(report: str, name: str) -> float:
     return next(float(score["value"]) for score in scores if score["name"] == name)
 
 
+def position_row(cell: str) -> list[float]:
+    """Return a scheme's score, its difference from rotary positions, and its scores at two and four times the length."""
+    of_cell = cells(POSITIONS).loc[cell]
+    numbers = [*value(POSITIONS, cell, "bits_per_byte")]
+    numbers += [] if of_cell["verdict"] == "baseline" else difference(POSITIONS, cell)
+    lengths = row(f"{POSITIONS}/README.md", f"{cell} | 128")[-2:]
+    return numbers + [number for length in lengths for number in length]
+
+
 def flops(report: str) -> Any:
     """Return the mean training TFLOP of a run, by cell; stages have names of their own."""
     table = runs(report)
@@ -152,6 +161,7 @@ PAIRING, GPU, FACTORS, DIAGNOSTICS = (
     "docs/studies/factors.md",
     "docs/diagnostics.md",
 )
+POSITIONS, POSITION_LENGTHS = "positions-cpu", " # ± # | # ± # |"
 ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
 WO, COMPONENTS, RECALL = "wo-gpu-enwik8", "components-cpu", "recall-cpu"
 ON_REVIEWS = "critical-components-imdb-cpu"
@@ -334,7 +344,16 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     "validity-of-proxies": ["for 100, 300 and 900 steps", "90 million training bytes", "for steps in 100 300 900"],
     "wo-cpu-enwik8": ["enwik8's 90 million training bytes"],
     "wo-cpu-imdb": ["128 words of each review once, instead of six blocks and 512 words"],
-    SYSTEMS: ["2 blocks of width 128", "after 12 epochs", "the 1,000 test sentences of 2016"],
+    SYSTEMS: [
+        "with two blocks of width 64, trained at five learning rates with five seeds",
+        "beyond the 128 bytes of training",
+        "at 128 bytes | difference from rotary | at 256 | at 512",
+        "at 512 bytes, rotary",
+        "Learned positions end at 128",
+        "2 blocks of width 128",
+        "after 12 epochs",
+        "the 1,000 test sentences of 2016",
+    ],
     VERDICTS: [
         "have a 95 % t-interval",
         "at 5 % each for better or worse",

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from statistics import geometric_mean
 
 import pytest
@@ -23,6 +23,8 @@ from tests.documentation.committed_tables import (
     INDEX,
     NOT_DERIVED,
     PAIRING,
+    POSITION_LENGTHS,
+    POSITIONS,
     README,
     SETTINGS,
     STUDIES,
@@ -48,6 +50,7 @@ from tests.documentation.committed_tables import (
     max_loss,
     minutes,
     on_gpu,
+    position_row,
     predicted_scores,
     predicted_signs,
     quickstart_scores,
@@ -288,6 +291,16 @@ CLAIMS = [
         "# ± # bits per byte with 16k tokens, # ± # with 4k and # ± # with 1k against # ± #",
         lambda: [n for c in ("bpe16k", "bpe4k", "bpe1k", "bytes") for n in value(GPT2, c, "bits_per_byte")],
     ),
+    *(
+        Claim(SYSTEMS, f"| {name} | # ± # | # ± # |{POSITION_LENGTHS}", partial(position_row, name.removesuffix(" (control)")))
+        for name in ("t5", "alibi", "sinusoidal", "none (control)")
+    ),
+    Claim(SYSTEMS, f"| rotary | # ± # | |{POSITION_LENGTHS}", partial(position_row, "rotary")),
+    Claim(SYSTEMS, "| learned | # ± # | # ± # |", partial(position_row, "learned")),
+    Claim(SYSTEMS, "beat xz (#)", lambda: (reference(POSITIONS, "xz"),)),
+    Claim(SYSTEMS, "for new items its interval is ± #", lambda: row(f"{POSITIONS}/README.md", "t5")[3]),
+    Claim(SYSTEMS, "are above gzip (#)", lambda: (reference(POSITIONS, "gzip"),)),
+    Claim("README.md", "T5's bias is # ± # bits per byte better", lambda: [abs(n) for n in difference(POSITIONS, "t5")]),
     Claim(SYSTEMS, "# runs, # minutes of training", lambda: (len(runs(GPT2)), minutes(GPT2))),
     Claim(SYSTEMS, "pre-trained for # steps", lambda: (trained(BERT, "pretrain: both")["steps"].max(),)),
     Claim(SYSTEMS, "| both losses | # ± # |", lambda: value(BERT, "both", "accuracy")),
