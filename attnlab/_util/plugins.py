@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ class Plugins:
 
     def _entry_points(self) -> dict[str, EntryPoint]:
         points: dict[str, EntryPoint] = {}
-        for point in _installed_entry_points(self._group):
+        for point in _installed_entry_points(self._group, tuple(sys.path)):
             first = points.setdefault(point.name, point)
             if first.value != point.value or point.name in self._builtin:
                 other = self._builtin.get(point.name, first.value)
@@ -64,8 +65,8 @@ class Plugins:
 
 
 @cache
-def _installed_entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return a group's entry points of all installed packages."""
+def _installed_entry_points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return a group's entry points of all packages on the search path."""
     from importlib.metadata import entry_points  # here: importing it takes longer than the rest of this module
 
     return tuple(entry_points(group=group))

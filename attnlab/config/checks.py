@@ -8,19 +8,35 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 from attnlab._util.cost_metrics import COST_METRICS
 from attnlab._util.redact import holds_login, redact
-from attnlab.config.axes import check_axis, paths_of_axis, pick, settings_of_level
-from attnlab.config.question import by_label, task_axis
-from attnlab.config.run import RunConfig
+from attnlab.config.axes import (
+    NAMED,
+    STAGES,
+    by_label,
+    check_axis,
+    paths_of_axis,
+    pick,
+    settings_of_level,
+    split_stage,
+    task_axis,
+)
+from attnlab.config.run import PARTS, RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import LAYERS, WITH, canonical, text
-from attnlab.config.validation import FILLED_IN, check_path, field_names, unknown_key
+from attnlab.config.validation import FILLED_IN, field_names, unknown_key
 from attnlab.config.yaml import Loc, Where, assignment, kind
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 
+NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
+    "name": "write the names themselves, such as variant: [dense, no_wo]",
+    "options": "write the options themselves, such as variant.stride",
+    "position": "write position",
+    "components": "write variant.with",
+}
 UNKNOWN_DATA = "on validation data, which attnlab does not know of a program; list the values in the grid"
 # Part of a study -> the parts that have no meaning together with it -> the reason.
 EXCLUDED = {
@@ -304,3 +320,31 @@ def _check_tasks(study: StudyConfig) -> None:
         message = f"questions: expected none: the values of {axis!r} have tasks with metrics of their own"
         raise UserError(message, study.where("questions", key=True))
     _check_not_in_baselines(study, axis, "cells of several tasks are compared within their task")
+
+
+def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
+    """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run, or of a run of one of ``stages``."""
+    stage, inner = split_stage(path)
+    if stage in stages and inner:
+        path = inner
+    elif stages and path.partition(".")[0] == STAGES:
+        known = [f"{STAGES}.{name}" for name in stages]
+        expectation = f"expected {' or '.join(known)} and a path into it, such as {known[0]}.train.lr"
+        raise UserError(f"{path!r} is not a field of a stage{nearest(f'{STAGES}.{stage}', known)}: {expectation}", place)
+    if path == "seed":
+        raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
+    known = field_names(RunConfig, ())
+    sections = [name for name in known if name not in (*NAMED, "backend")]
+    parts = [f"model.{part}" for part in PARTS]
+    paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
+    paths += [f"{part}.{name}" for part in parts for name in field_names(RunConfig, tuple(part.split(".")))]
+    first, _, rest = path.partition(".")
+    if first in NAMED and rest in NOT_OPTIONS:
+        raise UserError(f"expected an option of the {first} after '{first}.', got {rest!r}: {NOT_OPTIONS[rest]}", place)
+    parent, _, end = path.rpartition(".")
+    if path in paths or parent in (*NAMED, "train.optimizer", *(f"{part}.{name}" for part in parts for name in NAMED)):
+        return
+    same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
+    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(end, paths) or nearest(path, paths)
+    expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
+    raise UserError(f"{path!r} is not a field of a run{near}: {expectation}", place)

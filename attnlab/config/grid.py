@@ -1,7 +1,9 @@
-"""Expand the grid of a study over its base into cells, each with the places of its values.
+"""Cells of a study, as declared, resolved and planned; the expansion of a grid into cells, with the places of their values.
 
 Levels of axes add components to the variant of a cell: the base's come first, then each axis's in order.
 """
+
+from __future__ import annotations
 
 import copy
 import itertools
@@ -9,8 +11,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from attnlab.config.axes import FieldSetting, check_axis, field_settings, label_text, labels, pick, split_stage
 from attnlab.config.command import CommandConfig, base_values, command_config
@@ -20,8 +22,9 @@ from attnlab.config.study import StudyConfig
 from attnlab.config.types import LAYERS, WITH, Label
 from attnlab.config.validation import validate
 from attnlab.config.yaml import Loc, assignment, parse
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 
+C = TypeVar("C", bound=RunConfig | CommandConfig)
 SECTIONS = ("model", "train", "evaluate", "machine")
 NAMED_VALUES = ("init",)  # fields outside the sections whose values need the name of the field in the name of a cell
 MAX_CELLS = 10_000  # cells of one study
@@ -69,6 +72,124 @@ class CellConfig:
         axis, index = list(self.chosen.items())[-1]
         values = self.study.grid[axis]
         return self.study.where("grid", axis, index if isinstance(values, list) else list(values)[index])
+
+
+@dataclass(frozen=True)
+class ResolvedCell:
+    """A cell with a fully resolved configuration.
+
+    Attributes:
+        config: without ``auto``, and with files by their absolute path.
+        key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
+        task: the task of ``config``.
+        refusal: the reason why it cannot run, or None.
+        matched: a description of how its cost was matched to its baseline's, or "".
+        cuda_backend: the backend that it would use on CUDA.
+        stage: the stage that it starts from, with its resolution, or None.
+    """
+
+    config: RunConfig
+    key: str
+    task: Any
+    refusal: str | None
+    matched: str = ""
+    cuda_backend: str = ""
+    stage: tuple[CellConfig, ResolvedCell] | None = None
+
+
+CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid.
+
+    Attributes:
+        name: its axis values, as in ``no_wo learned``.
+        axes: axis -> short label.
+        settings: the resolved configuration, with seed 0: of attnlab's training, or of a program.
+        refusal: the reason why it cannot run, or None.
+        parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
+        hidden_parameters, matrix_parameters, embedding_parameters: matrices of blocks, other matrices, and embeddings
+            (``attnlab.training.optim``).
+        cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
+            also for a model that does not decode, or decodes without a cache.
+        train_flops: of all steps of one run: 3 x forward x tokens.
+        has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are
+            prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
+        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
+            if the task does not estimate its tokens.
+        where: the place in the study file of its last axis, for messages.
+        matched: a description of how its cost was matched to its baseline's, or "".
+        cuda_backend: the backend that it would use on CUDA.
+        factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
+        data_sizes: the number of items of each split, and how many of them are scored.
+        data_notes: what the task says about its data, for example test data that also occur in ``train``.
+        stage: the stage that its runs start from; None: from scratch.
+        taken: a description of the tensors that they take over from it, or "".
+    """
+
+    name: str
+    axes: dict[str, Label]
+    settings: RunConfig | CommandConfig
+    refusal: str | None = None
+    parameters: int | None = None
+    attention_parameters: int | None = None
+    hidden_parameters: int | None = None
+    matrix_parameters: int | None = None
+    embedding_parameters: int | None = None
+    flops_per_token: int | None = None
+    cache_bytes: int | None = None
+    state_bytes: int | None = None
+    train_flops: int | None = None
+    eval_flops: int | None = None
+    has_unknown_lengths: bool = False
+    where: str = ""
+    matched: str = ""
+    cuda_backend: str = ""
+    data_notes: tuple[str, ...] = ()
+    data_sizes: str = ""
+    factors: dict[str, int] = field(default_factory=dict)
+    stage: Cell | None = None
+    taken: str = ""
+
+    def __post_init__(self) -> None:
+        if self.refusal is not None:  # it may quote the user's code
+            object.__setattr__(self, "refusal", one_line(self.refusal))
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration of attnlab's training."""
+        assert isinstance(self.settings, RunConfig)
+        return self.settings
+
+    @property
+    def figures(self) -> dict[str, int] | None:
+        """The figures of ``attnlab.training.costs.plan_figures`` that a run records; None when they are not known."""
+        if self.flops_per_token is None:
+            return None
+        names = ("parameters", "attention_parameters", "cache_bytes", "state_bytes", "flops_per_token")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @property
+    def stages(self) -> list[Cell]:
+        """The stages of its chain, the first one to be trained first."""
+        return [] if self.stage is None else [*self.stage.stages, self.stage]
+
+    @property
+    def chain_flops(self) -> int | None:
+        """The training FLOPs of one run and of the runs that it builds on; None for a refused cell."""
+        parts = [cell.train_flops for cell in (*self.stages, self)]
+        return None if None in parts else sum(part for part in parts if part is not None)
+
+    def with_seed(self, settings: C, seed: int) -> C:
+        """Return a configuration of this cell with a seed, which starts from the stage's run of the same seed."""
+        if settings.init is None or self.stage is None:
+            return settings.model_copy(update={"seed": seed})
+        stage = self.stage.with_seed(self.stage.settings, seed)
+        return settings.model_copy(
+            update={"seed": seed, "init": settings.init.model_copy(update={"fingerprint": stage.fingerprint()})}
+        )
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,14 @@ published one that the study judges, written before its results are known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
-from attnlab.config.axes import field_settings, labels, paths_of_axis, pick
-from attnlab.config.types import Label, Section, conflict, expected
-from attnlab.errors import UserError
+from attnlab.config.types import Section, conflict, expected
 from attnlab.registry import ESTIMATORS
-
-if TYPE_CHECKING:
-    from attnlab.config.study import StudyConfig
 
 Direction = Literal["better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot"]
 OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "equivalent", "different")
@@ -208,41 +202,3 @@ class TaskQuestion:
     metric: str
     direction: str
     margin: float | None = None
-
-
-def task_axis(study: StudyConfig) -> str:
-    """Return the axis that sets the task, if its values have tasks of several names; else ""."""
-    for axis in study.grid:
-        if "task" in paths_of_axis(study, axis) and len(set(_names(study, axis))) > 1:
-            return axis
-    return ""
-
-
-def _names(study: StudyConfig, axis: str) -> list[str]:
-    """Return the name of the task of each value of an axis; "" for a value that leaves the task of the base."""
-    names = []
-    for index in range(len(study.axes[axis])):
-        values = [setting.value for setting in field_settings(study, axis, index) if setting.path == "task"]
-        value = values[-1] if values else study.base.get("task", "")
-        names.append(str(value.get("name") if isinstance(value, dict) else value))
-    return names
-
-
-def by_label(study: StudyConfig, key: str, values: Mapping[str, Any]) -> dict[Label, Any]:
-    """Return a mapping from tasks, which may be named without their options, with the labels of the axis as keys.
-
-    Args:
-        study: of several tasks.
-        key: of the mapping in the study: ``metric`` or ``margin``.
-        values: task -> value.
-    """
-    axis = task_axis(study)
-    names = labels(study.axes[axis], axis=axis)
-    matched: dict[Label, Any] = {}
-    for task, value in values.items():
-        for index in pick(axis, study.axes[axis], task, place=study.where(key, task, key=True)):
-            if names[index] in matched:
-                message = f"{key}: expected each task once, got {names[index]} again"
-                raise UserError(message, study.where(key, task, key=True))
-            matched[names[index]] = value
-    return matched

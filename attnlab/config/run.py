@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema, field_validator, model_validator
 
 from attnlab.config.types import (
     WITH,
@@ -30,7 +30,7 @@ from attnlab.config.types import (
     expected,
     layer_entries,
 )
-from attnlab.config.yaml import parse_assignments
+from attnlab.config.yaml import dotted, parse_assignments
 
 __all__ = [
     "EvaluateConfig",
@@ -464,3 +464,14 @@ def set_path(fields: dict[str, Any], path: str, value: Any) -> None:
     if isinstance(value, dict) and "name" not in value and isinstance(fields.get(last), dict):
         value = {**fields[last], **value}
     fields[last] = value
+
+
+def accepts(path: str, value: Any) -> bool:
+    """Return whether a field of a run accepts a value, for any values of the other fields."""
+    fields: dict[str, Any] = {}
+    set_path(fields, path, value)
+    try:
+        RunConfig.model_validate(fields)
+    except ValidationError as error:
+        return not any(dotted(problem["loc"]).startswith(path) for problem in error.errors())
+    return True

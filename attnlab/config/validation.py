@@ -1,23 +1,14 @@
 """Validation with pydantic, with one-line errors: the expected value, the actual one, the place, and the nearest name."""
 
-from collections.abc import Collection
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from attnlab.config.axes import NAMED, STAGES, split_stage
-from attnlab.config.run import PARTS, RunConfig, set_path
 from attnlab.config.yaml import Loc, Where, dotted, kind
 from attnlab.errors import UserError, nearest
 
 M = TypeVar("M", bound=BaseModel)
 
-NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
-    "name": "write the names themselves, such as variant: [dense, no_wo]",
-    "options": "write the options themselves, such as variant.stride",
-    "position": "write position",
-    "components": "write variant.with",
-}
 FILLED_IN = ("seed", "sources", "packages", "data", "fingerprint")  # fields of a run that the plan sets, not a study file
 
 
@@ -164,42 +155,3 @@ def _expectation(problem: Any) -> str:
         return "at least one key" if context["field_type"] == "Dictionary" else "at least one value in the list"
     template = _TYPES.get(problem["type"])
     return template.format(**context) if template else problem["msg"]
-
-
-def check_path(path: str, *, place: str, stages: Collection[str] = ()) -> None:
-    """Raise ``UserError`` at ``place`` unless the dotted path is a field of a run, or of a run of one of ``stages``."""
-    stage, inner = split_stage(path)
-    if stage in stages and inner:
-        path = inner
-    elif stages and path.partition(".")[0] == STAGES:
-        known = [f"{STAGES}.{name}" for name in stages]
-        expectation = f"expected {' or '.join(known)} and a path into it, such as {known[0]}.train.lr"
-        raise UserError(f"{path!r} is not a field of a stage{nearest(f'{STAGES}.{stage}', known)}: {expectation}", place)
-    if path == "seed":
-        raise UserError("expected 'seeds: [...]' at the top level, got 'seed'", place)
-    known = field_names(RunConfig, ())
-    sections = [name for name in known if name not in (*NAMED, "backend")]
-    parts = [f"model.{part}" for part in PARTS]
-    paths = known + [f"{section}.{name}" for section in sections for name in field_names(RunConfig, (section,))]
-    paths += [f"{part}.{name}" for part in parts for name in field_names(RunConfig, tuple(part.split(".")))]
-    first, _, rest = path.partition(".")
-    if first in NAMED and rest in NOT_OPTIONS:
-        raise UserError(f"expected an option of the {first} after '{first}.', got {rest!r}: {NOT_OPTIONS[rest]}", place)
-    parent, _, end = path.rpartition(".")
-    if path in paths or parent in (*NAMED, "train.optimizer", *(f"{part}.{name}" for part in parts for name in NAMED)):
-        return
-    same_end = [known for known in paths if known.rpartition(".")[2] == path.rpartition(".")[2]]
-    near = f" (did you mean {same_end[0]!r}?)" if same_end else nearest(end, paths) or nearest(path, paths)
-    expectation = f"expected one of {', '.join(known)}, or a path into one, such as train.lr"
-    raise UserError(f"{path!r} is not a field of a run{near}: {expectation}", place)
-
-
-def accepts(path: str, value: Any) -> bool:
-    """Return whether a field of a run accepts a value, for any values of the other fields."""
-    fields: dict[str, Any] = {}
-    set_path(fields, path, value)
-    try:
-        RunConfig.model_validate(fields)
-    except ValidationError as error:
-        return not any(dotted(problem["loc"]).startswith(path) for problem in error.errors())
-    return True

@@ -19,10 +19,9 @@ from attnlab._util import git
 from attnlab._util.code_digest import normalized
 from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab.config.command import CommandConfig
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell, CellConfig
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
-from attnlab.planning.planned import Cell
 
 PYTHON = "python"  # as the first word, the interpreter that runs attnlab
 WITHOUT_GIT = (".py", ".yaml", ".yml", ".toml", ".json")

@@ -15,18 +15,16 @@ import torch
 
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab._util.raise_site import describe_error
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell, CellConfig, CellPair, ResolvedCell
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.models.base import model_class
 from attnlab.models.parts import parts
-from attnlab.planning.planned import Cell
 from attnlab.tasks import SPLITS, Task
 from attnlab.training import device as training_device
 from attnlab.training.device import format_bytes
 
 if TYPE_CHECKING:
-    from attnlab.planning.resolve import CellPair, ResolvedCell
     from attnlab.training.weights import WeightMatch
 
 # Sections and fields of a run that affect no cost of its model, but for the precision, which decides the bytes of its cache.

@@ -9,12 +9,11 @@ from attnlab.components.base import exclusive_pair
 from attnlab.config.comparability import describe_changes, task_length, test_identity
 from attnlab.config.design import LETTERS, Estimable, FactorialDesign, Point, Term, design_aliases
 from attnlab.config.factors import design_cell_name, factorial_design, roman
+from attnlab.config.grid import Cell, CellPair
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
 from attnlab.models.parts import component_classes
-from attnlab.planning.planned import Cell
-from attnlab.planning.resolve import CellPair
 
 MAX_NAMED = 6  # effects named in one sentence
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import level_settings, paths_of_axis
-from attnlab.config.grid import CellConfig
+from attnlab.config.checks import check_path
+from attnlab.config.grid import CellConfig, CellPair, ResolvedCell
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match, text
-from attnlab.config.validation import check_path
 from attnlab.errors import UserError
 from attnlab.planning.costs import BuildError
-from attnlab.planning.resolve import CellPair, ResolvedCell, Resolver
+from attnlab.planning.resolve import Resolver
 from attnlab.registry import VARIANTS, options_of
 
 TOLERANCE = 0.01  # of the baseline's cost

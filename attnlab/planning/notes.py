@@ -17,7 +17,7 @@ from attnlab._util.text import count
 from attnlab.config.axes import field_settings, level_settings, split_stage
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import describe_changes, identity_of_test
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell, CellConfig, CellPair
 from attnlab.config.question import TaskQuestion
 from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
@@ -27,8 +27,7 @@ from attnlab.models.parts import Part, build_attention, build_components, parts
 from attnlab.planning.command_files import uncounted_files
 from attnlab.planning.costs import evaluation_schedule
 from attnlab.planning.effects import dead_axes, ineffective_fields
-from attnlab.planning.planned import Cell, Plan
-from attnlab.planning.resolve import CellPair
+from attnlab.planning.planned import Plan
 from attnlab.planning.stages import test_text_notes
 from attnlab.planning.tasks import range_notes, share_notes
 from attnlab.registry import ANALYSES

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.progress import Progress, no_progress, track
+from attnlab.config.axes import task_axis
 from attnlab.config.command import metric_of
-from attnlab.config.grid import expand, selected_names
-from attnlab.config.question import task_axis
+from attnlab.config.grid import Cell, CellPair, expand, selected_names
 from attnlab.config.reader import read_study
 from attnlab.config.study import StudyConfig
 from attnlab.planning.command_files import resolve_commands
 from attnlab.planning.costs import data_notes, data_sizes, planned_cell, with_costs
 from attnlab.planning.factorial import check_factors
-from attnlab.planning.matching import CellPair, match_costs
+from attnlab.planning.matching import match_costs
 from attnlab.planning.notes import Draft, notes_of
-from attnlab.planning.planned import Cell, Plan, Run
+from attnlab.planning.planned import Plan, Run
 from attnlab.planning.resolve import Resolver
 from attnlab.planning.search import check_search
 from attnlab.planning.stages import resolve_stages

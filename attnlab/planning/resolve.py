@@ -7,14 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import CellConfig, ResolvedCell
 from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH, ComposedVariant, Named
@@ -65,32 +64,6 @@ def base_class(kind: str) -> type:
 
     bases = {"task": Task, "variant": Variant, "component": Component, "position": Position, "model": Model}
     return {**bases, "optimizer": Optimizer}[kind]
-
-
-@dataclass(frozen=True)
-class ResolvedCell:
-    """A cell with a fully resolved configuration.
-
-    Attributes:
-        config: without ``auto``, and with files by their absolute path.
-        key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
-        task: the task of ``config``.
-        refusal: the reason why it cannot run, or None.
-        matched: a description of how its cost was matched to its baseline's, or "".
-        cuda_backend: the backend that it would use on CUDA.
-        stage: the stage that it starts from, with its resolution, or None.
-    """
-
-    config: RunConfig
-    key: str
-    task: Any
-    refusal: str | None
-    matched: str = ""
-    cuda_backend: str = ""
-    stage: tuple[CellConfig, ResolvedCell] | None = None
-
-
-CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
 
 
 def import_files(study: StudyConfig) -> list[Path]:

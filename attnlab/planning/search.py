@@ -14,7 +14,7 @@ from attnlab.planning.resolve import Resolver
 from attnlab.planning.samplers import check
 
 if TYPE_CHECKING:
-    from attnlab.planning.planned import Cell
+    from attnlab.config.grid import Cell
 
 
 def check_search(study: StudyConfig, cells: Sequence[Cell], resolver: Resolver) -> None:

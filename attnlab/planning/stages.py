@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from attnlab._util.text import count
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell, CellConfig, CellPair, ResolvedCell
 from attnlab.config.stages import stage_of
 from attnlab.config.study import StudyConfig
-from attnlab.planning.planned import Cell
-from attnlab.planning.resolve import CellPair, ResolvedCell, Resolver
+from attnlab.planning.resolve import Resolver
 from attnlab.tasks.overlap import NOTABLE
 
 

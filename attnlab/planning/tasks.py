@@ -15,10 +15,11 @@ from typing import Any
 
 from attnlab._util.cost_metrics import shown_in
 from attnlab._util.metrics import GENERATED_SCORES, at_length, base_metric, is_share
-from attnlab.config.question import EstimandConfig, TaskQuestion, by_label, task_axis
+from attnlab.config.axes import by_label, task_axis
+from attnlab.config.grid import CellPair
+from attnlab.config.question import EstimandConfig, TaskQuestion
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError, nearest
-from attnlab.planning.resolve import CellPair
 from attnlab.registry import ESTIMATORS
 from attnlab.tasks import Task
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import NOT_COMPARED, RunState
+from attnlab.config.run import accepts
 from attnlab.config.search import sweep_advice, written
-from attnlab.config.validation import accepts
 from attnlab.stats.compare import ComparisonSpec, cell_of
 from attnlab.stats.records import RunRecord
 

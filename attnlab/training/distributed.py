@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from queue import SimpleQueue
@@ -114,8 +115,11 @@ def _collective() -> Iterator[None]:
         raise LostRank(str(error)) from error
 
 
-def train_on_ranks(config: RunConfig, *, report: Report, folder: Path | None) -> Result:
+def train_on_ranks(train_rank: Callable[..., Result], config: RunConfig, *, report: Report, folder: Path | None) -> Result:
     """Run ``attnlab.training.train.train`` on ``machine.processes_per_run`` ranks, with the same arguments and result.
+
+    Args:
+        train_rank: runs one rank's part, given its group.
 
     Raises:
         UserError: raised by one of the ranks.
@@ -125,7 +129,7 @@ def train_on_ranks(config: RunConfig, *, report: Report, folder: Path | None) ->
     with tempfile.TemporaryDirectory(prefix="attnlab-ranks-") as place:
         try:
             for rank in range(config.machine.processes_per_run):
-                arguments = (config, folder, rank, threads, f"file://{place}/ranks")
+                arguments = (train_rank, config, folder, rank, threads, f"file://{place}/ranks")
                 ranks.append(fork_with_pipe(_run_rank, *arguments, name=f"attnlab-rank-{rank}", preload=PRELOAD))
             return _receive([pipe for _, pipe in ranks], report)
         finally:
@@ -160,7 +164,15 @@ def _receive(pipes: list[Connection], report: Report) -> Result:
     raise RuntimeError(f"the ranks lost each other: {lost}")
 
 
-def _run_rank(config: RunConfig, folder: Path | None, rank: int, threads: int, rendezvous: str, pipe: Connection) -> None:
+def _run_rank(
+    train_rank: Callable[..., Result],
+    config: RunConfig,
+    folder: Path | None,
+    rank: int,
+    threads: int,
+    rendezvous: str,
+    pipe: Connection,
+) -> None:
     """Train as one rank, and send one last message (kind, value); then wait to be killed.
 
     The kinds are ``result``, ``done`` (a rank other than 0), ``mistake`` (a ``UserError``), ``error`` and ``lost`` (another
@@ -178,16 +190,15 @@ def _run_rank(config: RunConfig, folder: Path | None, rank: int, threads: int, r
     if rank:  # every rank reads the same checkpoints: one of them logs
         logging.getLogger("attnlab").setLevel(logging.CRITICAL)
     with log_to(print), progress_to(lambda *progress: pipe.send(("progress", progress))):
-        message = _train(config, folder, rank, rendezvous, report)
+        message = _train(partial(train_rank, config, report=report, folder=folder), config, rank, rendezvous)
     sys.stdout.flush()
     sys.stderr.flush()
     pipe.send(message)
     listener.join()  # torch's teardown would take seconds
 
 
-def _train(config: RunConfig, folder: Path | None, rank: int, rendezvous: str, report: Report) -> tuple[str, Any]:
+def _train(train: Callable[..., Result], config: RunConfig, rank: int, rendezvous: str) -> tuple[str, Any]:
     from attnlab.training.device import resolve_device
-    from attnlab.training.train import train_rank
 
     size = config.machine.processes_per_run
     try:
@@ -196,7 +207,7 @@ def _train(config: RunConfig, folder: Path | None, rank: int, rendezvous: str, r
             os.environ.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
         with _collective():
             torch.distributed.init_process_group(backend, init_method=rendezvous, rank=rank, world_size=size, timeout=TIMEOUT)
-        result = train_rank(config, group=Group(rank, size), report=report, folder=folder)
+        result = train(group=Group(rank, size))
     except UserError as error:
         return "mistake", error
     except LostRank as error:

@@ -46,7 +46,7 @@ def train(
     if folder is not None and (result := _recorded_result(config, report=report, folder=folder)) is not None:
         return result
     if config.machine.processes_per_run > 1:
-        return train_on_ranks(config, report=report, folder=folder)
+        return train_on_ranks(train_rank, config, report=report, folder=folder)
     return train_rank(config, group=Group(), report=report, folder=folder, figures=figures)
 
 

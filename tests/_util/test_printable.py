@@ -9,7 +9,7 @@ from attnlab._util.log import log_to
 from attnlab._util.text import escape_controls
 from attnlab.cli._printing import print_table, print_text
 from attnlab.config.axes import labels
-from attnlab.planning.planned import Cell
+from attnlab.config.grid import Cell
 from attnlab.report.section import escape_tags
 from attnlab.study.execution.progress import ProgressDisplay
 from tests.support.small_runs import tiny

@@ -3,8 +3,9 @@
 import pytest
 
 from attnlab.stats import paired
-from attnlab.stats.predict import Prediction, power
+from attnlab.stats.predict import Prediction
 from benchmarks import predictions
+from benchmarks.power import power
 from benchmarks.predictions import Decile, calibrate, kept_predictions
 
 STUDIES = 5_000

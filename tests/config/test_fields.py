@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from attnlab.cli import _config_keys
-from attnlab.config import schema, validation
+from attnlab.config import checks, run, schema
 from attnlab.config.run import RunConfig, TrainConfig
 from attnlab.tracking import tags
 
@@ -29,7 +29,7 @@ def longer(**train: Any) -> LongerRunConfig:
 @pytest.fixture(autouse=True)
 def one_more_field(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "one_more" in request.node.name:
-        for module in (schema, _config_keys, validation):
+        for module in (schema, _config_keys, checks, run):
             monkeypatch.setattr(module, "RunConfig", LongerRunConfig)
 
 
@@ -44,8 +44,8 @@ def test_one_more_field_is_in_the_schema() -> None:
 def test_one_more_field_is_listed_and_is_a_path() -> None:
     rows = {path: (default, description) for path, default, description in _config_keys.config_keys()}
     assert rows["base.train.ema_decay"] == ("0.25", "decay of the averaged weights")
-    validation.check_path("train.ema_decay", place="")
-    assert validation.accepts("train.ema_decay", 0.5) and not validation.accepts("train.ema_decay", -1)
+    checks.check_path("train.ema_decay", place="")
+    assert run.accepts("train.ema_decay", 0.5) and not run.accepts("train.ema_decay", -1)
 
 
 def test_a_field_lists_its_choices() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.config.question import by_label, task_axis
+from attnlab.config.axes import by_label, task_axis
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from attnlab.components import Component
+from attnlab.config.grid import Cell
 from attnlab.config.run import RunConfig
 from attnlab.config.types import Named
 from attnlab.errors import UserError
 from attnlab.models.base import Model
 from attnlab.models.parts import parts
 from attnlab.planning.plan import plan
-from attnlab.planning.planned import Cell
 from attnlab.registry import COMPONENTS, MODELS, TASKS
 from tests.support.small_runs import Reviews
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from attnlab.config.grid import Cell
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.planning.planned import Cell
 from tests.support.studies import STUDY, misplanned, write
 
 

@@ -34,7 +34,7 @@ def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
             logger.warning("reference scores of %s: %s", cell.config.task.label, _why(error))
             continue
         for name, reference in references.items():
-            if requested is True or name in requested:  # type: ignore[operator]
+            if requested is True or (requested and name in requested):
                 score = _score(name, reference, cell.config, task)
                 if score is not None:
                     scores[score.tag] = score
