@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 
+PAUSES = (0.2, 1.0, 3.0)  # seconds before each further attempt to start a process whose server ended
 MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103  # bytes, of the kernel
 SOCKET_NAME = 40  # bytes that multiprocessing adds to the folder
 _main_lock = threading.Lock()
@@ -68,6 +70,26 @@ def fork(
     with _hidden_main(), _safe_path(), _blocked_interrupts():
         process.start()
     return process
+
+
+def outlive_servers(start: Callable[[], ForkServerProcess]) -> ForkServerProcess:
+    """Return what a function that forks returns, called again after a pause when the server ends meanwhile.
+
+    The server may have forked a process of which this one knows nothing, so that each call has to open pipes of its own.
+
+    Raises:
+        UserError: the server ended each time.
+    """
+    for pause in (*PAUSES, None):
+        try:
+            return start()
+        except (EOFError, ConnectionError) as error:
+            if pause is None:
+                cause = "another program may kill it, or the machine may have no memory left"
+                message = f"cannot start a process: the server that forks it ended {len(PAUSES) + 1} times; {cause}"
+                raise UserError(message) from error
+            time.sleep(pause)
+    raise AssertionError("unreachable")
 
 
 def fork_with_pipe(

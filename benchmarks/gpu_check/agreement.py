@@ -171,7 +171,7 @@ def compare_resumed(setting: Setting, precision: str) -> Values:
     config = setting.resolved(base)
     folder = setting.folder / "resume" / precision
     shutil.rmtree(folder, ignore_errors=True)
-    process = fork(_train_slowly, lambda: (config, folder / "killed"), name="attnlab-killed", preload=PRELOAD)
+    process = fork(_train_slowly, (config, folder / "killed"), name="attnlab-killed", preload=PRELOAD)
     newest = folder / "killed" / checkpoint.NEWEST
     while not newest.exists() and process.is_alive():
         time.sleep(0.01)

@@ -79,18 +79,19 @@ def with_enwik8(shell: Shell, command: str) -> None:
 
 
 def with_small_profiles(shell: Shell) -> None:
-    """Train one diagnostic at one level, for a step, next to one baseline."""
+    """Train two diagnostics at one level, for a step, next to one baseline."""
     shell.patch.setattr(run, "BASELINES", ("dense",))
-    shell.patch.setattr(run, "ABILITIES", (Ability("parity", ({"length": 8},), steps=1),))
+    small = Ability("parity", ({"length": 8},), steps=1), Ability("mqar", ({"pairs": 2, "length": 8},), steps=1)
+    shell.patch.setattr(run, "ABILITIES", small)
 
 
 def with_servers(shell: Shell) -> None:
     """Let the servers of `attnlab ui` end at once: MLflow's process is not started, the dashboard answers no request."""
-    from attnlab.study.trials import dashboard
+    from wsgiref.simple_server import WSGIServer
 
     for name in ("__init__", "ready", "wait", "close"):
         shell.patch.setattr(ui.Server, name, lambda server, *args, **options: None)
-    shell.patch.setattr(dashboard._Server, "serve_forever", lambda server: None)
+    shell.patch.setattr(WSGIServer, "serve_forever", lambda server: None)
     shell.smaller["ui"] = [f"--port={free_port()}"]
 
 

@@ -49,8 +49,7 @@ def test_terminal_page_and_loaded_runs_agree(root: Path, moderate: bool, capsys:
         assert (difference.interval.prior is not None) is moderate
         assert f"± {difference.interval.format_half_width()}" in text
     sentences = [note for note in page.notes if "moderated t-test" in note]
-    assert len(sentences) == moderate and all(sentence in text for sentence in sentences)
-    assert all("3 comparisons" in sentence and "1 degree of freedom" in sentence for sentence in sentences)
+    assert len(sentences) == moderate
 
 
 def test_turning_it_off_after_results_is_a_change_of_the_comparison(root: Path) -> None:

@@ -21,13 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 from attnlab._util import machine
 from attnlab._util.files import describe_disk_error, file_lock
 from attnlab._util.log import log_to
-from attnlab._util.process import fork
+from attnlab._util.process import fork, outlive_servers
 from attnlab._util.progress import progress_to
 from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
@@ -207,14 +208,17 @@ class Worker:
     """
 
     def __init__(self, job: Job) -> None:
+        self._process = outlive_servers(lambda: self._start(job))
+        self.closed = self._broken = False
+        self.inbox: deque[Message] = deque()
+
+    def _start(self, job: Job) -> ForkServerProcess:
+        """Start the child with new pipes; a child of an earlier attempt loses its lifeline, and ends."""
         context = multiprocessing.get_context("forkserver")
         self.pipe, child_pipe = context.Pipe()
         child_lifeline, self._lifeline = context.Pipe(duplex=False)
-        self._process = fork(run_job, (job, child_pipe, child_lifeline), name="attnlab-run", preload=job.preload)
-        for end in (child_pipe, child_lifeline):
-            end.close()
-        self.closed = self._broken = False
-        self.inbox: deque[Message] = deque()
+        with child_pipe, child_lifeline:
+            return fork(run_job, (job, child_pipe, child_lifeline), name="attnlab-run", preload=job.preload)
 
     @property
     def pid(self) -> int:
