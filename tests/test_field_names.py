@@ -8,7 +8,7 @@ import pytest
 from attnlab import field_names
 from attnlab.cli._config_keys import config_keys
 from attnlab.cli.main import build_parser, main
-from attnlab.config.validation import check_path
+from attnlab.config.checks import check_path
 from attnlab.config.yaml import parse_assignments
 from attnlab.errors import UserError, nearest
 from attnlab.planning.plan import plan

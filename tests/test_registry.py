@@ -91,7 +91,7 @@ def test_a_module_is_reached_by_its_name(things: Registry) -> None:
 
 def test_an_entry_point_of_an_installed_package_is_found(things: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("theirs", "fractions:Fraction", "attnlab.things"), EntryPoint("broken", "no_such:X", "attnlab.things")]
-    monkeypatch.setattr("attnlab._util.plugins._installed_entry_points", lambda group: points)
+    monkeypatch.setattr("attnlab._util.plugins._installed_entry_points", lambda group, path: points)
     from fractions import Fraction
 
     assert things.get("theirs") is Fraction

@@ -6,7 +6,7 @@ cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ class Traces:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], dict[str, int] | BuildError] = {}
+        self._known: MutableMapping[tuple[object, ...], dict[str, int] | BuildError] = {}
         self._lengths: dict[tuple[str, str], float | None] = {}
 
     def figures(self, config: RunConfig, task: Any) -> dict[str, int]:
