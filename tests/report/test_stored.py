@@ -10,6 +10,7 @@ import numpy
 import pandas
 import pytest
 
+from attnlab._util.user_code import load_file
 from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.rerender import main, rerender
@@ -26,6 +27,9 @@ from tests.support.pages import changed_files
 from tests.support.paths import ROOT
 from tests.support.specs import changed
 from tests.support.synthetic import INFO, SEARCH, made_up, made_up_search
+
+load_file(ROOT / "examples" / "my_analysis" / "validity.py")  # an analysis of a committed report
+
 
 COMMITTED = sorted(path.parent for path in (ROOT / "reports").glob("**/cells.csv"))
 SCORE = ReferenceScore("gzip", "pydocs", "0123456789abcdef", None, "bits_per_byte", 2.5, 0.1, "text by gzip -9")
