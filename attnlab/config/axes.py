@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attnlab.config.study import StudyConfig
 
 NAMED = ("task", "variant", "position")  # fields with options, which the plan checks against their classes
+SECTIONS = ("model", "train", "evaluate", "machine")
 STAGES = "stages"  # the section of a study whose parts an axis sets as stages.NAME.PATH
 
 

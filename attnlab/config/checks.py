@@ -15,6 +15,7 @@ from attnlab._util.cost_metrics import COST_METRICS
 from attnlab._util.redact import holds_login, redact
 from attnlab.config.axes import (
     NAMED,
+    SECTIONS,
     STAGES,
     by_label,
     check_axis,
@@ -28,7 +29,7 @@ from attnlab.config.run import PARTS, RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import LAYERS, WITH, canonical, text
 from attnlab.config.validation import FILLED_IN, field_names, unknown_key
-from attnlab.config.yaml import Loc, Where, assignment, kind
+from attnlab.config.yaml import Loc, Where, assignment, dotted, kind
 from attnlab.errors import UserError, nearest
 
 NOT_OPTIONS = {  # keys of a field with options that are none -> what to write instead
@@ -147,13 +148,16 @@ def check_training(study: StudyConfig) -> None:
 
 
 def _check_fields(study: StudyConfig, fields: dict[str, Any], *loc: str) -> None:
-    """Raise ``UserError`` for fields of a run that the plan fills in."""
+    """Raise ``UserError`` for fields of a run that the plan fills in, or for a section that is no mapping."""
     for key in FILLED_IN:
         if key in fields:
             message = unknown_key(key, field_names(RunConfig, ()), loc)
             if key == "seed":
                 message = f"{loc[0]}: expected 'seeds: [...]' at the top level, got 'seed'"
             raise UserError(message, study.where(*loc, key, key=True))
+    for key in SECTIONS:
+        if key in fields and not isinstance(fields[key], dict | str):  # ``set_path`` would replace it
+            raise UserError(f"{dotted((*loc, key))}: expected a mapping, got {kind(fields[key])}", study.where(*loc, key))
 
 
 def _check_axis(study: StudyConfig, axis: str) -> None:

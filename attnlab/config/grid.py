@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from attnlab.config.axes import FieldSetting, check_axis, field_settings, label_text, labels, pick, split_stage
+from attnlab.config.axes import SECTIONS, FieldSetting, check_axis, field_settings, label_text, labels, pick, split_stage
 from attnlab.config.command import CommandConfig, base_values, command_config
 from attnlab.config.factors import design_cell_name, factorial_design
 from attnlab.config.run import RunConfig, set_path
@@ -25,7 +25,6 @@ from attnlab.config.yaml import Loc, assignment, parse
 from attnlab.errors import UserError, one_line
 
 C = TypeVar("C", bound=RunConfig | CommandConfig)
-SECTIONS = ("model", "train", "evaluate", "machine")
 NAMED_VALUES = ("init",)  # fields outside the sections whose values need the name of the field in the name of a cell
 MAX_CELLS = 10_000  # cells of one study
 ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.grid import SECTIONS
+from attnlab.config.axes import SECTIONS
 from attnlab.config.search import SearchConfig
 from attnlab.config.types import text as axis_text
 from attnlab.errors import UserError

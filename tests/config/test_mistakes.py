@@ -8,6 +8,12 @@ from tests.support.studies import GOOD, misread, write
 
 # Text of GOOD to replace, its replacement, the place of the error, and words that the message must contain.
 MISTAKES = {
+    "a section that is a list": (
+        "train:\n    steps: 20\n    lr: 3e-4",
+        "train: [1, 2]",
+        "6:10",
+        "base.train: expected a mapping",
+    ),
     "too many threads": (
         "heads: 2}",
         "heads: 2}\n  machine: {threads: 99999}",

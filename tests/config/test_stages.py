@@ -90,6 +90,7 @@ def test_an_assignment_of_steps_replaces_the_epochs_of_a_stage() -> None:
         ),
         ({"stages": {"pretrain": {"modl": {}}}}, "stages.pretrain.modl", ["did you mean 'model'"]),
         ({"stages": {"pretrain": {"train": {"steps": "x"}}}}, "stages.pretrain.train.steps", ["a whole number", "'x'"]),
+        ({"stages": {"pretrain": {"train": None}}}, "stages.pretrain.train", ["expected a mapping"]),
         ({"stages": {"pretrain": {"seed": 3}}}, "stages.pretrain.seed", ["seeds: [...]"]),
         ({"stages": {"pre train": {}}}, "stages.pre train", ["expected a name"]),
         ({"grid": {"stages.pretran.train.lr": [1.0]}}, "grid.stages.pretran.train.lr", ["did you mean 'stages.pretrain'"]),
