@@ -40,7 +40,7 @@ def match_costs(
         UserError: no baseline to match to, or a field that cannot be adjusted; with the place in the study.
     """
     for path in study.search.space if study.search else ():
-        if path.startswith(("model.", "variant.")) and not path.endswith("dropout"):
+        if path.startswith(("model.", "variant.", "position.")) and not path.endswith("dropout"):
             message = f"search.space: expected no {path!r}, which may change the sizes in which cells are matched"
             raise UserError(message, study.where("search", "space", path, key=True))
     matched: list[CellPair] = []
