@@ -155,7 +155,7 @@ def check_command(study: StudyConfig) -> None:
     for loc, value in _values(study):
         _check_value(study, value, loc)
     sources = _sources(study)
-    for name, loc in sources.items():
+    for name, loc in {**{axis: ("grid", axis) for axis in study.grid}, **sources}.items():
         _check_name(study, name, loc)
     for axis in study.grid:
         if axis in COLUMNS:

@@ -141,6 +141,8 @@ MISTAKES = [
     ("{lr: 1e-3}", "{lr: 1, 'a b': 3}", "3:15", ("letters, digits",)),
     ("{lr: 1e-3}", "{lr: 1, model: x}", None, ()),  # the grid sets it over the base
     ("model: [small", "state: [small", "5:3", ("names a column of the runs",)),
+    ('model: [small, "large one"]', "seed: {small: {model: x}, large: {model: y}}", "5:3", ("seed",)),
+    ('model: [small, "large one"]', "a b: {small: {model: x}, large: {model: y}}", "5:3", ("letters, digits",)),
     ('[small, "large one"]', "[small, small]", "5:18", ("each value once",)),
     ('[small, "large one"]', "[small, '']", "5:18", ("name the levels",)),
     ('[small, "large one"]', "[small, null]", "5:18", ("grid.model[1]: expected a finite number", "nothing (null)")),
