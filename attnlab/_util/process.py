@@ -98,12 +98,17 @@ def fork_with_pipe(
     """Start a process that calls ``target(*arguments, pipe)``, and return it with the other end of its pipe.
 
     Raises:
-        UserError: as ``fork``.
+        UserError: as ``fork``, or the server that forks ended each time.
     """
-    pipe, end = multiprocessing.get_context("forkserver").Pipe()
-    process = fork(target, (*arguments, end), name=name, preload=preload, daemon=daemon)
-    end.close()  # so that the end of the process is the end of the pipe
-    return process, pipe
+    pipes: list[Connection] = []
+
+    def start() -> ForkServerProcess:
+        pipe, end = multiprocessing.get_context("forkserver").Pipe()
+        pipes.append(pipe)
+        with end:  # closed here, so that the end of the process is the end of the pipe
+            return fork(target, (*arguments, end), name=name, preload=preload, daemon=daemon)
+
+    return outlive_servers(start), pipes[-1]
 
 
 def describe_exit_code(code: int) -> str:

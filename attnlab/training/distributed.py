@@ -130,7 +130,7 @@ def train_on_ranks(train_rank: Callable[..., Result], config: RunConfig, *, repo
         try:
             for rank in range(config.machine.processes_per_run):
                 arguments = (train_rank, config, folder, rank, threads, f"file://{place}/ranks")
-                ranks.append(fork_with_pipe(_run_rank, *arguments, name=f"attnlab-rank-{rank}", preload=PRELOAD))
+                ranks.append(fork_with_pipe(_run_rank, *arguments, name=f"attnlab-rank-{rank}", preload=PRELOAD, daemon=False))
             return _receive([pipe for _, pipe in ranks], report)
         finally:
             for process, _ in ranks:

@@ -28,7 +28,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab._util.run_state import Reset
 from attnlab._util.text import count
 from attnlab.config.run import InitConfig, RunConfig
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 from attnlab.training import checkpoint
 from attnlab.training.result import FILE, Result, load_result, remove_result
 
@@ -105,7 +105,7 @@ def load(folder: Path) -> tuple[RunConfig, State, dict[str, Any]]:
         name = TASK
         return config, state, json.loads((folder / TASK).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError) as error:  # pydantic's errors are ValueErrors
-        raise UserError(f"{folder / name} is damaged: {describe_error(error)}") from error
+        raise UserError(f"{folder / name} is damaged: {one_line(str(error))}") from error
 
 
 def recorded_digest(folder: Path) -> str:
