@@ -52,7 +52,7 @@ def identity_of_test(settings: RunConfig | CommandConfig) -> str:
 
 def is_program_test(test: Any) -> bool:
     """Return True for the test of a run of a program."""
-    return isinstance(test, str) and test.startswith(PROGRAM[:-1])
+    return test == PROGRAM
 
 
 def text_identity(data: Any) -> str | None:

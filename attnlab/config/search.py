@@ -23,7 +23,6 @@ SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MIN_MEMORY = 1 << 20  # bytes
 MIN_VALUES = 3  # so that the best value can lie inside
-SWEEPABLE = {"train.lr": "lr", "train.weight_decay": "weight_decay"}  # path -> attribute of SweepConfig
 MIN_ROUNDED_RATIO = 1.1  # values of a denser grid are not rounded, because two of them could become equal
 
 
@@ -227,6 +226,9 @@ class SweepConfig(Section):
         below = [float(f"{first / ratio**step:.{digits}g}") for step in range(low, 0, -1)]
         above = [float(f"{last * ratio**step:.{digits}g}") for step in range(1, high + 1)]
         return (*below, *self.values, *above)
+
+
+SWEEPABLE = {str(field.alias): name for name, field in SweepConfig.model_fields.items() if field.alias}  # path -> attribute
 
 
 def sweep_advice(search: SearchConfig) -> str:

@@ -361,7 +361,7 @@ def inputs(draft: Draft) -> Iterator[str]:
     commands = [cell.settings for cell in draft.plan.cells if isinstance(cell.settings, CommandConfig)]
     if commands and (names := uncounted_files(draft.study, commands, commands[0].listing)):
         shown = ", ".join(names[:SHOWN])
-        yield f"no run is repeated when {shown} changes, which git ignores: list what the program reads under 'files'"
+        yield f"git ignores {shown}: no run is repeated after a change there; list what the program reads under 'files'"
 
 
 def data(draft: Draft) -> Iterator[str]:

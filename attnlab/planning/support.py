@@ -177,7 +177,7 @@ def _block(config: RunConfig, task: Task) -> str | None:
 
 def _packages(config: RunConfig, task: Task) -> str | None:
     """Require the packages of the task."""
-    reason = missing(*task.packages) if task.packages else None
+    reason = missing(*task.packages)
     return reason and f"task {config.task.label} {reason}"
 
 

@@ -303,7 +303,7 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
     if not cell.has_result:
         return cell
-    if cell.test != baseline.test and not (is_program_test(cell.test) and is_program_test(baseline.test)):
+    if cell.test != baseline.test:
         detail = describe_changes(_fields_of_test(cell), _fields_of_test(baseline))
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.OTHER_TEST, detail=detail))
     margin = None if spec.is_control(cell.axes) else spec.margin

@@ -231,8 +231,11 @@ def log_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     """
     from mlflow.entities import LoggedModelOutput
 
-    weights, record = folder / FILES[0], client.get_run(run_id)
-    if not weights.is_file() or (record.outputs and record.outputs.model_outputs):  # linked last
+    weights = folder / FILES[0]
+    if not weights.is_file():
+        return
+    record = client.get_run(run_id)
+    if record.outputs and record.outputs.model_outputs:  # linked last
         return
     fields = {"source_run_id": record.info.run_id, "params": dict(record.data.params), "model_type": "attnlab"}
     fields["name"] = re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name))  # MLflow allows no / : . % or quotes

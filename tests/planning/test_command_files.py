@@ -156,7 +156,7 @@ def test_what_git_ignores_is_no_input(folder: Path) -> None:
     in_git(folder, "*.txt")
     assert counted(folder, "python train.py --out out.txt {how}") == {"train.py"}
     notes = plan(study_file(folder, "python train.py --data out.txt {how}")).notes
-    assert len(notes) == 1 and notes[0].startswith("no run is repeated when out.txt changes") and "'files'" in notes[0]
+    assert len(notes) == 1 and notes[0].startswith("git ignores out.txt") and "'files'" in notes[0]
     assert not plan(study_file(folder, "python train.py --data out.txt {how}", files=["train.py"])).notes
 
 

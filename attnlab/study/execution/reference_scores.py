@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
     """Compute every reference score that the study requests, once for each task and limit that its runs are tested on."""
     requested = plan.study.reference_scores
-    cells = [cell for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test]
+    cells = [cell for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test] if requested else []
     tests = {(cell.config.task.label, cell.config.evaluate.test_limit): cell for cell in cells}
     scores: dict[str, ReferenceScore] = {}
     for cell in tests.values():
@@ -34,7 +34,7 @@ def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
             logger.warning("reference scores of %s: %s", cell.config.task.label, _why(error))
             continue
         for name, reference in references.items():
-            if requested is True or (requested and name in requested):
+            if requested is True or name in requested:  # type: ignore[operator]
                 score = _score(name, reference, cell.config, task)
                 if score is not None:
                     scores[score.tag] = score
