@@ -364,10 +364,6 @@ class StudyConfig(Section):
         """
         return self._source.at(self._as_written_loc(loc), key=key)
 
-    def place(self, loc: Loc, /, *, key: bool = False) -> str:
-        """Return ``where(*loc, key=key)``; this method can be passed as a ``Where``."""
-        return self.where(*loc, key=key)
-
     def section(self, axis: str) -> str:
         """Return the section of the file that an axis is written in: ``grid`` or ``factors``."""
         return "factors" if axis in self.factors else "grid"

@@ -32,11 +32,6 @@ class Where(Protocol):
         ...
 
 
-def within(where: Where, *prefix: str | int) -> Where:
-    """Return ``where`` for locations relative to ``prefix``."""
-    return lambda loc, /, *, key=False: where((*prefix, *loc), key=key)
-
-
 def constant_place(place: str) -> Where:
     """Return a ``Where`` that gives every location the same place, for example an assignment."""
     return lambda loc, /, *, key=False: place

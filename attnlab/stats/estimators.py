@@ -124,13 +124,10 @@ class Words:
     noun: str = "mean"  # of the number of a single cell
     heading: str = "{metric}"  # of the column of values
     measure: str = "{quantity}"  # what a conclusion is about, at its start
-    difference: str = "cell minus baseline"
     difference_heading: str = "difference in {metric} from"  # of a plot, before the name of the baseline
     caption: str = "mean ± half-width of the 95 % interval over seeds"  # of the terminal's table
-    summary: str = "mean over {{seeds}}"  # the number of a single cell, for a paper
     missing: str = "no value"  # in the place of the value of a cell with a `problem`
     runs: str = ""  # the runs of a cell that curves are drawn of, if not all
-    test: str = ""  # name of an exact test
     test_note: str = ""  # the exact test and its interval in a sentence
 
 
@@ -284,7 +281,6 @@ class FittedOptimum(Estimator):
         heading="{metric} at the optimum",
         measure="{quantity} at the best {hyperparameter} of each cell",
         caption=f"{Words.caption}; at the optimum of the curve fitted over {{sweep}}",
-        summary="mean over {{seeds}} at the optimum of a curve fitted over {sweep}",
         missing="no fitted optimum",
         runs="Runs at each cell's best {hyperparameter} tried.",
     )

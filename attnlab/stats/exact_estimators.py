@@ -82,13 +82,11 @@ class SolveRate(Estimator):
     templates = Words(
         noun="solve rate",
         heading="{metric} {sign} {threshold:g}",
-        summary="share of solved seeds over {{seeds}}",
         description="the solve rate, the share of seeds with {metric} of {limit} {threshold:g}",
         compared_by="{description}",
         caption="compared by {description}; exact 95 % intervals in brackets",
         measure="the share of seeds with {heading}",
         difference_heading="difference in solve rate from",
-        test="exact test of Barnard and Chan",
         test_note="the exact test of Barnard and Chan. The rate of a cell has the interval of Clopper and Pearson, the "
         "difference of two rates the interval that agrees with the test. The runs of a pair count as independent, which is "
         "cautious if seeds that solve one cell tend to solve the other",

@@ -308,39 +308,6 @@ def test_a_locked_queue_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
         assert waiting.keys("WAITING") == set(KEYS) and len(turns) >= 3
 
 
-DAMAGE = {
-    "no row of the direction": "DELETE FROM study_directions",
-    "no study, which the trials name": "DELETE FROM studies",
-    "an unknown direction": "UPDATE study_directions SET direction = 'SIDEWAYS'",
-    "an unknown state": "UPDATE trials SET state = 'ODD'",
-    "no number": "UPDATE trials SET number = NULL",
-    "a time that is none": "UPDATE trials SET datetime_start = 'yesterday'",
-    "an attribute that is no JSON": "UPDATE trial_user_attributes SET value_json = '{'",
-    "a key that is no text": "UPDATE trial_user_attributes SET value_json = '{}' WHERE key = 'key'",
-    "an attribute of bytes": "UPDATE trial_user_attributes SET value_json = x'ff00'",
-    "an attribute of many levels": f"UPDATE trial_user_attributes SET value_json = '{'[' * 100_000}'",
-    "forgotten trials that are no list": "INSERT INTO study_user_attributes VALUES (7, 1, 'forgotten', '3')",
-    "forgotten trials that are lists": "INSERT INTO study_user_attributes VALUES (7, 1, 'forgotten', '[[1]]')",
-    "a value of an unknown kind": "UPDATE trial_values SET value_type = 'x'",
-    "a renamed column": "ALTER TABLE trials RENAME COLUMN number TO count",
-    "a view instead of a table": "DROP TABLE trials; CREATE VIEW trials AS SELECT 1 AS trial_id",
-    "a trigger": "CREATE TRIGGER t BEFORE INSERT ON trials BEGIN SELECT RAISE(ABORT, 'no'); END",
-}
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of a queue with a finished, a running and a waiting trial."""
-    folder = tmp_path_factory.mktemp("queue")
-    with closing(Store(folder)) as store:
-        waiting = queue(store)
-        waiting.enqueue(KEYS[:3])
-        first, second = waiting.claim(KEYS[:1]), waiting.claim(KEYS[1:2])
-        assert first is not None and second is not None
-        waiting.tell(first, RunState.COMPLETED, 1.0)
-    return folder / "optuna.db"
-
-
 def test_parents_outlive_lost_connections(url: str, postgres: "Server", tmp_path: Path) -> None:
     """The server ends all connections three times while two parents work, as it does when it is restarted."""
     database, claimed = url.rpartition("/")[2], list[str]()
