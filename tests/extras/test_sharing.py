@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from mlflow import MlflowClient
@@ -356,3 +356,11 @@ def test_a_file_that_is_no_bundle_is_named(tmp_path: Path, content: bytes | None
         (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(UserError, match=rf"x.zip: .*({message})"):
         read_bundle(tmp_path / "x.zip")
+
+
+def test_a_bomb_is_refused_by_its_listing(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "bomb.zip", "w", ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, "{}")
+        archive.writestr("zeros", bytes(200 << 20))
+    with pytest.raises(UserError, match="unpacks to 210 MB"):
+        read_bundle(tmp_path / "bomb.zip")

@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from attnlab import plan
 from attnlab._util.process import as_interrupts
 from attnlab._util.run_state import RunState
 from attnlab.cli import main as cli
+from attnlab.errors import UserError
 from attnlab.extras.slurm.jobs import Job, StudyRequest
 from attnlab.planning.plan import Plan
 from attnlab.study import adaptive
@@ -198,3 +200,22 @@ def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(study, "run", run)
     with pytest.raises(RuntimeError, match="met s0"):
         Job(StudyRequest(here / "shared.yaml"), shared=False)()
+
+
+@pytest.mark.parametrize("error", [UserError(f"no answer from {ADDRESS}"), KeyboardInterrupt("interrupted: 1 of 4 runs")])
+def test_a_study_that_stops_fails_its_job_and_writes_no_password(
+    error: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(plan: Plan, **options: object) -> StudyResult:
+        raise error
+
+    monkeypatch.setattr(study, "run", run)
+    with pytest.raises(RuntimeError) as raised:
+        Job(StudyRequest(here / "shared.yaml"), shared=False)()
+    assert str(error)[:10] in str(raised.value) and PASSWORD not in "".join(format_exception(raised.value))
+
+
+def test_a_job_without_its_address_does_not_start_a_study_of_its_own(here: Path) -> None:
+    with pytest.raises(RuntimeError, match="ATTNLAB_STORAGE"):
+        Job(StudyRequest(here / "shared.yaml"), shared=True)()
+    assert not (here / "runs").exists()

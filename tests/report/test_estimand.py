@@ -183,3 +183,31 @@ def test_a_fragile_verdict_is_marked_in_the_table_the_summary_and_the_file() -> 
     assert bool(frame.loc["odd", "fragile"]) and not frame.loc["far", "fragile"]
     sound = study({name: values[name] for name in ("dense", "far")}, spec)
     assert not any("ragile" in note for note in notes(sound, spec))
+
+
+def test_diverged_runs_count_and_cost_no_page(tmp_path: Path) -> None:
+    records = [*runs(), *({**run, "variant": "all", "cell": "all", "run_id": f"all-{run['seed']}"} for run in runs()[:5])]
+    for record in records:
+        seeds = {"gru": (0, 1, 2), "no_wo": (0,), "all": range(5)}.get(record["cell"], ())
+        if record["seed"] in seeds:
+            record |= {"state": "diverged", "reason": "the loss became nan", "recall": None}
+    spec = changed(SPEC, estimand=RATE, margin=None)
+    cells = {cell.name: cell for cell in summarize_cells(records, spec)}
+    assert [cell.seeds for cell in cells.values()] == [5] * 5
+    curves = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
+    write(tmp_path, info=StudyInfo(spec, "study: recall\n"), runs=pandas.DataFrame(records), curves=curves)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "exact test of Barnard and Chan" in text
+    assert all("nan" not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.svg"))
+    assert stored.load(tmp_path)["info"].spec == spec
+
+
+@pytest.mark.parametrize(
+    ("threshold", "scale", "words"),
+    [(95.0, 1, "write 0.95"), (0.95, 100, "write 95"), (0.95, 1, ""), (95.0, 100, ""), (1.0, 1, ""), (95.0, 1000, "")],
+)
+def test_a_threshold_in_another_unit_than_the_scores_is_noted(threshold: float, scale: float, words: str) -> None:
+    spec = replace(SPEC, estimand=EstimandConfig(name="solve_rate", threshold=threshold))
+    cells = summarize_cells([run | {"recall": run["recall"] * scale} for run in runs()], spec)
+    noted = [note for note in notes(cells, spec) if "write" in note]
+    assert (words in noted[0] and len(noted) == 1) if words else not noted

@@ -15,6 +15,7 @@ from attnlab.report import figures
 from attnlab.report.notes import notes_on_intervals
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, seed_plot
 from attnlab.report.result import compare_result
+from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
@@ -162,3 +163,12 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
     page_notes = notes(cells, SPEC)
     for note in notes_on_intervals(cells):
         assert note in text and note in page_notes
+
+
+def test_exported_tables_have_the_simultaneous_intervals() -> None:
+    cells = table()
+    frame = cells_frame(list(cells.values()), SPEC).set_index("cell")
+    for name in NOISE:
+        difference = cells[name].difference
+        assert difference is not None and (outer := simultaneous_interval(difference)) is not None
+        assert (frame["simultaneous_low"][name], frame["simultaneous_high"][name]) == (outer.low, outer.high)

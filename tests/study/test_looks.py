@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from attnlab.cli import main
+from attnlab.errors import UserError
 from attnlab.report import methods
 from attnlab.report.wording import format_difference, format_interval
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.sequential import Looks
+from attnlab.study import looks as study_looks
 from attnlab.study.run import run
 from attnlab.tracking.looks import RecordedLooks, read_looks
 from attnlab.tracking.runs import load_runs
@@ -88,7 +90,7 @@ def test_seeds_added_by_hand_are_looks_and_the_page_says_so(attnlab: Attnlab, ro
     looks = spec_of(root).looks
     page = (tmp_path / "runs/reports/small/README.md").read_text()
     assert looks == Looks(3, 3, (5, 6))
-    assert "judged at 3 and 5 and 6 seeds" in page and "corrected for 3 looks" in page
+    assert "judged at 3, 5 and 6 seeds" in page and "corrected for 3 looks" in page
     assert "seeds=0-2" in page and "seeds=[0, 1, 2, 3, 4]'" in page, "the page depends on its looks"
 
 
@@ -129,3 +131,21 @@ def test_a_plan_announces_a_further_look_and_its_level(attnlab: Attnlab, root: P
     assert f"{2 * Looks(3, 3, (5,)).nominal_level(0.025):.2%}" in note and "5.00%" in note
     assert note.removeprefix("note: ") in attnlab("run", "--seeds", "0-4", "--no-report")[1]
     assert "further look" not in attnlab("run", "--seeds", "0-4", "--no-report")[1]
+
+
+def test_a_look_that_cannot_be_recorded_is_reported_in_one_line(
+    attnlab: Attnlab, root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attnlab("run", "--no-report", "--seeds", "0-2")
+    run(CONFIG, sets={"seeds": [0, 1, 2, 3]}, root=root, display=QUIET, train="tests.support.study_fakes:settling")
+
+    def refuse(*_: object) -> None:
+        raise UserError("MLflow rejected the request: read-only")
+
+    monkeypatch.setattr(study_looks, "add_looks", refuse)
+    cells = list(loaded(root).values())
+    history = study_looks.record_look(spec_of(root), cells, root)
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "not recorded" in warning and "read-only" in warning and "\n" not in warning
+    assert history.looks == Looks(3, 3, (4,)), "it counts in this table"
+    assert study_looks.look_history("small", root).looks == Looks(3, 3)

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from attnlab._util import process
 from attnlab._util.files import file_lock
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
-from attnlab.study.execution.job import Ending
+from attnlab.study.execution.child import Worker
+from attnlab.study.execution.job import Ending, Job
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
@@ -30,6 +32,7 @@ from attnlab.tracking.tracker import Tracker
 from attnlab.training import costs
 from tests.support.paths import ROOT
 from tests.support.processes import alive
+from tests.support.small_runs import tiny
 
 QUIET = ProgressDisplay(quiet=True)
 
@@ -562,3 +565,42 @@ def test_a_run_has_the_costs_that_its_plan_traced(tmp_path: Path, monkeypatch: p
     search = {"trials": 1, "space": {"model.dim": {"choices": [8, 12]}}}
     run({**short, "study": "searched", "search": search, "confirm": {"seeds": [1]}}, root=tmp_path, display=QUIET)
     assert all(number > 1000 for number in load_runs("searched", tmp_path)["parameters"])
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> list[process.ForkServerProcess]:
+    """The first child, which is forked by a server that seems to have ended before it answered."""
+    start, children = process.ForkServerProcess.start, list[process.ForkServerProcess]()
+
+    def end_after_forking(child: process.ForkServerProcess) -> None:
+        start(child)
+        if not children:
+            children.append(child)
+            raise EOFError("the server ended before it answered")
+
+    monkeypatch.setattr(process.ForkServerProcess, "start", end_after_forking)
+    return children
+
+
+def test_a_child_that_was_forked_by_a_server_that_ended_at_once_ends(
+    lost: list[process.ForkServerProcess], tmp_path: Path
+) -> None:
+    job = Job(settings=tiny(seed=1), folder=tmp_path / "work" / "run", train="tests.support.study_fakes:hangs_once")
+    worker = Worker(job)
+    try:
+        lost[0].join(timeout=30)
+        assert lost[0].exitcode, "it ended, and not by itself"
+    finally:
+        worker.kill()
+        if lost[0].is_alive() and lost[0].pid:
+            os.killpg(lost[0].pid, signal.SIGKILL)
+
+
+def test_a_child_that_was_forked_by_a_server_that_ended_at_once_reports_nothing(
+    lost: list[process.ForkServerProcess], root: Path
+) -> None:
+    result = go(root, "good", grid={"variant": ["dense"]}, seeds=[0])
+    lost[0].join()
+    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
+    steps = [point.step for point in client.get_metric_history(result.rows[0].run_id, "train/loss")]
+    assert result.ok and steps and len(set(steps)) == len(steps)

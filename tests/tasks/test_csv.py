@@ -291,3 +291,8 @@ def test_reference_scores_know_the_chance_level(corpus: Path) -> None:
     assert some == (counted == 2).double().mean().item()
     save(corpus / "train.csv", [row for row in rows(211) if row[1] != "fair"])
     assert set(task().reference_scores()) == {"majority", "tf-idf"}
+
+
+def test_texts_that_differ_in_case_alone_are_noted(corpus: Path) -> None:
+    save(corpus / "test.csv", [(f" {text.upper()}  ", label) for text, label in rows(60)])
+    assert any("60 of the 60 texts of test" in note for note in task(valid="valid.csv", test="test.csv").data_notes())

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from attnlab.planning.plan import plan
+from attnlab.report import write as report
+from attnlab.report.methods import load_study_info
+from attnlab.study.execution.progress import ProgressDisplay
+from attnlab.study.run import run
 from attnlab.tasks import overlap as module
 from attnlab.tasks.enwik8 import Enwik8
 from attnlab.tasks.overlap import WINDOW, Overlap
+from attnlab.tracking.runs import load_curves, load_runs
 from tests.support.studies import STUDY, write
 
 
@@ -132,3 +137,14 @@ def test_the_note_of_enwik8_is_measured(real_data: Path) -> None:
     task = Enwik8()
     valid, test = module.overlap(task.split("train"), task.split("valid"), task.split("test"))
     assert f"{100 * valid.share:.1f} % of valid and {100 * test.share:.1f} % of test" in task.data_notes()[0]
+
+
+def test_the_report_repeats_the_note(corpus: Path, root: Path) -> None:
+    task, _ = OPTIONS["text"]
+    planned = plan(write(corpus, STUDY.replace("{name: pydocs, length: 24}", task)))
+    (note,) = [note for note in planned.notes if note.startswith("data: ")]
+    run(planned, root=root, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", reference_scores=False)
+    runs = load_runs("s", root)
+    assert list(runs["data_notes"]) == [[note.removeprefix("data: ")]] * len(runs)
+    report.write(corpus / "page", info=load_study_info(runs, root=root), runs=runs, curves=load_curves("s", root))
+    assert note.removeprefix("data: ") in (corpus / "page" / "README.md").read_text(encoding="utf-8")

@@ -138,3 +138,10 @@ def test_a_text_that_is_not_utf8_is_noted(corpus: Path) -> None:
         (corpus / "test.txt").write_bytes(WORDS.encode()[:-2] + "ü".encode()[:1])  # cut within a character
         noted = any("train.txt: not UTF-8" in note for note in Text(path="train.txt", test="test.txt", length=16).data_notes())
         assert noted is (encoding == "latin-1")
+
+
+def test_the_role_of_a_file_is_part_of_the_identity(corpus: Path) -> None:
+    one = Text(path="train.txt", valid="valid.txt", test="test.txt", length=16)
+    other = Text(path="train.txt", valid="test.txt", test="valid.txt", length=16)
+    assert one.identity() != other.identity()
+    assert splits(other) == [TRAIN, TEST, VALID] and splits(one) == [TRAIN, VALID, TEST]

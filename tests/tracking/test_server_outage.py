@@ -21,6 +21,7 @@ from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import Server
 from tests.support.processes import free_port
+from tests.support.server_fakes import POINTS
 from tests.tracking.test_delivery import points, small
 
 QUIET = ProgressDisplay(quiet=True)
@@ -160,3 +161,37 @@ def test_after_a_timeout_the_study_ends_and_can_be_resumed(
     assert result.ok and not any(row.reused for row in result.rows)
     assert list(load_runs("patient", tmp_path)["state"]) == ["completed"] * 2
     assert left_running(tmp_path) == []
+
+
+@pytest.mark.usefixtures("announced")
+def test_training_continues_while_the_parent_waits(
+    server: UnreliableServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server hangs until the second run has trained.
+
+    If the second run were held up, the study would end with a timeout.
+    """
+    monkeypatch.setenv("ATTNLAB_SERVER", str(server.process.pid))
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a server that has just started may take seconds to answer
+    trained, over = tmp_path / "work" / "trained", threading.Event()
+
+    def wake() -> None:
+        while not trained.exists() and not over.wait(0.05):
+            pass
+        server.wake()
+
+    watch = threading.Thread(target=wake)
+    watch.start()
+    try:
+        result = run(
+            study("slow"),
+            root=tmp_path,
+            workers=2,
+            display=QUIET,
+            train="tests.support.server_fakes:while_it_hangs",
+        )
+    finally:
+        over.set()
+        watch.join()
+    assert result.ok and [row.state for row in result.rows] == ["completed"] * 2
+    assert [step for step, _ in points(server.root, result.rows[1].run_id)] == list(range(POINTS))

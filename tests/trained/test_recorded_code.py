@@ -8,6 +8,7 @@ import pytest
 import attnlab
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab.cli import main
+from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.models.build import build
 from attnlab.study import run
@@ -23,10 +24,10 @@ from tests.support.studies import COSINE, STUDY, write
 HOSTILE = "from pathlib import Path\nPath(__file__).with_name('it_was_run').touch()\n"
 
 
-def foreign(folder: Path, *, code: str = HOSTILE + COSINE, digest: str | None = None, **changes: object) -> Path:
+def foreign(folder: Path, *, code: str = HOSTILE + COSINE, **changes: object) -> Path:
     """Write the folder of a run of another user, whose variant is in a file, and return the folder."""
     path = write(folder, code, name="theirs.py")
-    named = {"variant": f"{path}:Cosine", "sources": {str(path): digest or code_digest(path)}, "position": "none"}
+    named = {"variant": f"{path}:Cosine", "sources": {str(path): code_digest(path)}, "position": "none"}
     config = tiny(**{**named, **changes})
     plain = config.replace({"variant": "no_wo", "task": tiny().task.model_dump(), "sources": {}})
     weights.save(build(plain, PyDocs(length=24, sampling="contiguous")), config, folder)
@@ -156,3 +157,36 @@ def test_a_model_in_a_file_of_its_own_reaches_workers_and_counts(tmp_path: Path)
     assert type(trained.load_model("s/dense/3", root=root).model).__name__ == "WideModel"
     write(tmp_path, model.replace("WIDTH = 3", "WIDTH = 4"), name="model.py")
     assert attnlab.plan(study).runs[0].key != result.plan.runs[0].key
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [("task", "task"), ("variant", "variant"), ("component", "variant.with"), ("position", "position")]
+)
+def test_a_class_of_another_kind_is_not_called(kind: str, path: str, tmp_path: Path) -> None:
+    """A constructor such as that of subprocess.Popen could do anything."""
+    import subprocess  # noqa: F401 loaded: importing it runs nothing
+
+    named = {"name": "subprocess:Popen", "args": ["touch", str(tmp_path / "it_was_run")]}
+    folder = foreign(tmp_path / "theirs", variant="no_wo", sources={})
+    config = RunConfig.from_json((folder / "config.json").read_text()).replace({path: named})
+    weights.save(trained.load_model(folder).model, config, folder)
+    with pytest.raises(UserError, match=f"{kind}.*Popen"):
+        trained.load_model(folder)
+    assert not (tmp_path / "it_was_run").exists()
+
+
+def test_damage_is_found_before_code_is_run(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "theirs")
+    contents = bytearray((folder / "model.safetensors").read_bytes())
+    contents[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(contents)
+    with pytest.raises(UserError, match="damaged"):
+        trained.load_model(folder, imports=[folder / "theirs.py"])
+    assert not was_run(folder)
+
+
+def test_a_file_without_a_digest_is_refused(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "theirs", sources={})
+    with pytest.raises(UserError, match=r"theirs\.py"):
+        trained.load_model(folder, imports=[folder / "theirs.py"])
+    assert not was_run(folder)
