@@ -1,11 +1,12 @@
 r"""Tables and figures of a report for papers and slides, from what the report stores: ``attnlab report STUDY --paper``.
 
 The tables are those of the page, as LaTeX with booktabs rules; the figures are the drawings of the page as PDF and PNG. Both
-are captioned by their titles; a table also by the paragraphs and notes of its section, which name tests and corrections.
+are captioned by their titles; a table also by the paragraphs and notes of its section.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,9 +67,14 @@ def _tables(page: Page) -> list[str]:
     tables = [(page.cells_title, [page.overview, *page.notes], without_costs(page.table))]
     tables += [(part.title, [*part.paragraphs, *part.notes], part.table) for part in page.sections if part.table]
     return [
-        latex_table(table, caption=" ".join([f"{title}.", *texts]), label=f"tab:{title.lower()}")
+        latex_table(table, caption=" ".join([f"{title}.", *without_links(texts)]), label=f"tab:{title.lower()}")
         for title, texts, table in tables
     ]
+
+
+def without_links(texts: Sequence[str]) -> list[str]:
+    """Return the notes of a page without what points to attnlab's documentation."""
+    return [re.sub(r": docs/\S+$", ".", text) for text in texts if not re.match(r"(Columns|Curves), ", text)]
 
 
 def latex_table(table: Table, *, caption: str, label: str) -> str:

@@ -246,7 +246,8 @@ def format_probability(probability: float) -> str:
 def describe_looks(looks: Looks) -> str:
     """Return a note on repeated looks, for the reader of a report."""
     announced = f"each number of seeds from {looks.first} to {looks.last}" if looks.announced else f"{looks.last}"
-    numbers = " and ".join([announced, *map(str, looks.further)])
+    *first, last = [announced, *map(str, looks.further)]
+    numbers = f"{', '.join(first)} and {last}" if first else last
     return (
         f"The study is judged at {numbers} seeds. Intervals, p-values and verdicts are corrected for {looks.count} looks: "
         "docs/studies/seeds.md#adding-seeds."

@@ -222,9 +222,11 @@ def select_abilities(tasks: Sequence[str] | None = None) -> list[Ability]:
     A diagnostic that is not among them has the levels that it declares.
 
     Raises:
-        UserError: a task that does not exist, or one that is no diagnostic with levels.
+        UserError: no task, one that does not exist, or one that is no diagnostic with levels.
     """
     known = {ability.task: ability for ability in ABILITIES}
+    if tasks is not None and not tasks:
+        raise UserError("expected at least one diagnostic, got none", "tasks")
     return [known.get(task) or _own_levels(task) for task in dict.fromkeys(known if tasks is None else tasks)]
 
 
