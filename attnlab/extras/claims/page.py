@@ -50,10 +50,9 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
     )
     fields = {
         "summary": summarize(cases),
-        "parts": [(title, _table(part)) for title, part in _parts(cases) if part],
+        "parts": _parts(cases),
         "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
         "remarks": _remarks(cases),
-        "plots": _plots(cases),
         "lists": _lists(cases),
         "others": OTHERS,
         "notes": NOTES,
@@ -106,11 +105,13 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
     return [f"{', '.join(names)}: {remark}." for remark, names in ids.items()]
 
 
-def _parts(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+def _parts(cases: Sequence[Case]) -> list[tuple[str, list[str], Table]]:
+    """Return the title, the plots and the table of each kind of claim, the claims that readers know first."""
     claims = [case for case in cases if not case.claim.config.known]
     asked = [[case for case in claims if case.claim.config.textbook is textbook] for textbook in (True, False)]
     known = [case for case in cases if case.claim.config.known]
-    return [("Questions of textbooks", asked[0]), ("Claims", asked[1]), ("Known answers", known)]
+    parts = [("Questions of textbooks", [], asked[0]), ("Claims", _plots(claims), asked[1]), ("Known answers", [], known)]
+    return [(title, plots, _table(part)) for title, plots, part in parts if part]
 
 
 def _table(cases: Sequence[Case]) -> Table:
