@@ -1,15 +1,11 @@
 """Tests of the simulated error of verdicts on cells that lost seeds."""
 
-import re
-
 import numpy
 import pytest
 
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.verdict import VerdictKind
-from benchmarks.lost_seeds import LOST, LOST_SEEDS, SCATTERS, Losses, false_verdicts, lose, scores
-from benchmarks.validity import read_results
-from tests.support.paths import ROOT
+from benchmarks.lost_seeds import LOST_SEEDS, SCATTERS, Losses, false_verdicts, lose, scores
 from tests.support.specs import comparison_spec
 
 
@@ -43,19 +39,3 @@ def test_only_verdicts_that_the_rule_allows_are_false() -> None:
         shares = false_verdicts(scatter, Losses(10, 3), 2_000, 1)
         assert shares["false"].happened == 0 < 0.07 < shares["without the rule"].value
     assert all(setting.not_promised for setting in LOST_SEEDS.settings if setting.name == "20 seeds, 1 lost")
-
-
-def test_the_documented_errors_are_the_simulated_ones() -> None:
-    simulated = {
-        (result.group, result.setting): result
-        for result in read_results(ROOT / "reports/validity/validity.csv")
-        if result.simulation == LOST_SEEDS.name and result.quantity == "without the rule"
-    }
-    page = (ROOT / "docs/concepts/verdicts.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| (\d+) \([\d.]+ %\) \| (\d+) \| (.*) \| (yes|none) \|$", page, re.MULTILINE)
-    assert len(rows) == len([losses for losses in LOST if losses.worst])
-    for seeds, cell, baseline, shares, verdict in rows:
-        losses = Losses(int(seeds), int(cell), int(baseline))
-        assert losses.judged is (verdict == "yes")
-        expected = [f"{100 * simulated[(scatter, losses.name)].value:.1f} %" for scatter in SCATTERS]
-        assert shares.split(" | ") == expected, losses.name

@@ -50,5 +50,3 @@ def test_the_documented_ratios_are_those_of_the_committed_reports() -> None:
         expected = [scatter.pairing_ratio(groups), scatter.split_ratio(groups)]
         expected += [scatter.early_ratio(groups, share) for share in (0.25, 0.5, 0.9)]
         assert [row[column] for row in printed] == [f"{ratio:.2f}" for ratio in expected]
-        if column == 0:
-            assert f"at 25 % of the steps is {scatter.correlation(groups, 0.25):.2f})" in page

@@ -11,7 +11,7 @@ import pandas
 from scipy.stats import t as student
 
 from attnlab.report import stored
-from tests.support.paths import REPORTS, ROOT
+from tests.support.paths import REPORTS
 
 Numbers = tuple[float, ...]
 
@@ -97,13 +97,6 @@ def row(page: str, first: str) -> list[Numbers]:
     return [tuple(float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)) for text in texts]
 
 
-def speed(what: str, column: int) -> Numbers:
-    """Return how many times as fast attnlab is, with the range over rounds; column 0 is the Zen 3, 1 the Zen 4, 2 limited."""
-    lines = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()
-    line = next(line for line in lines if line.startswith(f"| {what} |"))
-    return tuple(float(number) for number in re.findall(r"\d+\.\d+", line.split("|")[2 + column]))
-
-
 @dataclass(frozen=True)
 class Claim:
     """A sentence of a text, with ``#`` for each number or its word, and a function of the tables that returns the numbers."""
@@ -111,36 +104,6 @@ class Claim:
     text: str
     sentence: str
     numbers: Any
-
-
-def variances(reduction: str, task: str = "") -> Any:
-    """Return the rows of benchmarks/paired-variance.csv about a reduction, and a task if one is named."""
-    table: Any = pandas.read_csv(ROOT / "benchmarks/paired-variance.csv")
-    return table[table["reduction"].str.contains(reduction) & table["task"].str.contains(task)]
-
-
-def variance_ratios(reduction: str, task: str = "") -> list[float]:
-    """Return the variances of paired differences without a reduction, each divided by that with it."""
-    rows = variances(reduction, task)
-    return list(rows["variance_without"] / rows["variance"])
-
-
-def averaging_ratios(*shares: int) -> Numbers:
-    """Return the smallest and the largest ratio of differences between averages of the weights over shares of the steps."""
-    ratios = [ratio for share in shares for ratio in variance_ratios(f"last {share} %")]
-    return min(ratios), max(ratios)
-
-
-def max_loss(task: str) -> float:
-    """Return the most negative change of a score by averages over 20 or 40 % of the steps; all of these must be losses."""
-    changes = variances("last [24]0 %", task)["change"]
-    assert (changes < 0).all()
-    return float(changes.min())
-
-
-def variance_error(reduction: str) -> float:
-    """Return the standard error of the logarithm of such a ratio: a variance of n differences has 2 / (n - 1)."""
-    return float((4 / (variances(reduction)["seeds"] - 1)).mean() ** 0.5)
 
 
 def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
@@ -151,9 +114,7 @@ def simulated(simulation: str, quantity: str, *words: str, column: str = "value"
     return 100 * table[column][names.map(lambda name: all(word in name for word in words))]
 
 
-ZEN3, ZEN4 = "amd-epyc-zen-3-2-cores", "amd-epyc-zen-4-2-cores"
-LIMITED = f"{ZEN4}-limited-to-avx2"
-SYSTEMS, MEASURE, VERDICTS = "docs/systems.md", "docs/how-to/measure.md", "docs/concepts/verdicts.md"
+SYSTEMS, VERDICTS = "docs/systems.md", "docs/concepts/verdicts.md"
 README, INDEX = "README.md", "docs/index.md"
 PAIRING, GPU, FACTORS, DIAGNOSTICS = (
     "docs/concepts/pairing.md",
@@ -163,9 +124,8 @@ PAIRING, GPU, FACTORS, DIAGNOSTICS = (
 )
 POSITIONS, POSITION_LENGTHS = "positions-cpu", " # ± # | # ± # |"
 ENWIK8, WO_IMDB, BERT, GPT2 = "wo-cpu/wo-cpu-enwik8", "wo-cpu/wo-cpu-imdb", "bert-cpu", "gpt2-cpu"
-WO, COMPONENTS, RECALL = "wo-gpu-enwik8", "components-cpu", "recall-cpu"
+WO, COMPONENTS = "wo-gpu-enwik8", "components-cpu"
 ON_REVIEWS = "critical-components-imdb-cpu"
-VERDICT = "time to a verdict, "
 
 
 @cache
@@ -203,11 +163,6 @@ def decided(report: str, kind: str, *also: str) -> int:
     return int(table[table["kind"] == kind]["verdict"].str.startswith(("better", "worse", *also)).sum())
 
 
-def short_conv(task: str, cell: str, width: int) -> float:
-    """Return the mean accuracy of a recurrence with a short convolution of this width; 0 for none."""
-    return value(f"claims/short-conv-cpu/{task}", f"{cell} short_conv={width}", "accuracy")[0]
-
-
 def predicted_signs() -> int:
     """Return how many of the signs that were predicted for twelve recipes of QK-norm are those of the means over seeds."""
     predicted = pandas.read_csv(REPORTS / "claims/qk-norm-predictions.csv").set_index("recipe")["predicted"]
@@ -233,11 +188,6 @@ def crossing(variant: str) -> tuple[int, int]:
 def quickstart_scores(cell: str) -> list[float]:
     table = runs("quickstart")
     return list(table[table["cell"] == cell].sort_values("seed")["bits_per_byte"][:2])
-
-
-def recall(variant: str, pairs: int) -> float:
-    name = next(name for name in cells(RECALL).index if name.startswith(f"pairs={pairs} {variant}"))
-    return float(cells(RECALL).loc[name, "accuracy"])
 
 
 def worst_for_new_items(quantity: str, *, without: tuple[str, ...], column: str = "value") -> float:
@@ -279,44 +229,12 @@ def bert_row(name: str, cell: str) -> Claim:
     return Claim(SYSTEMS, f"| {name} | # ± # | # ± # |", lambda: (*value(BERT, cell, "accuracy"), *difference(BERT, cell)))
 
 
-def page_row(machine: str, name: str) -> list[str]:
-    """Return the cells of a row of the table of a machine's times to a verdict."""
-    title = {
-        ZEN3: "AMD EPYC, Zen 3, 2 cores",
-        ZEN4: "AMD EPYC, Zen 4, 2 cores",
-        LIMITED: "AMD EPYC, Zen 4, 2 cores, limited to AVX2",
-    }
-    section = (REPORTS / "benchmarks/README.md").read_text(encoding="utf-8").partition(f"\n### {title[machine]}\n")[2]
-    return next(line for line in section.splitlines() if line.startswith(f"| {name} |")).split("|")
-
-
-def times(column: int) -> Numbers:
-    """Return the seconds of attnlab, and those of a plain script with their ratios, as shipped."""
-    machine = (ZEN3, ZEN4, LIMITED)[column]
-    found = [float(page_row(machine, "attnlab")[2].split()[0])]
-    for way in ("one after another", "two at a time"):
-        line = page_row(machine, f"plain PyTorch, {way}")
-        found += [float(line[2].split()[0]), float(line[3].split()[0])]
-    return tuple(found)
-
-
-def fp32(column: int) -> Numbers:
-    """Return the seconds of attnlab in fp32, and how many times as fast it is, one after another and two at a time."""
-    machine, ways = (ZEN3, ZEN4, LIMITED)[column], ("peers one after another", "peers two at a time")
-    name = "attnlab, fp32" if machine == ZEN4 else "attnlab"
-    ratios = [number for way in ways for number in speed(f"{VERDICT}all in fp32, {way}", column)]
-    return (float(page_row(machine, name)[2].split()[0]), *ratios)
-
-
 TEXTS = {  # name -> where its parts begin and end in its file; a study's comment has its name
     README: ("Can the output projection", "## Two commands", "## Results", "## Contributing"),
     SYSTEMS: ("## Can the output", "\0"),
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
-    PAIRING: (
-        *("In the quickstart, the first", "When a variant draws", "On reviews and translation, the", "A longer decay"),
-        *("On translation, it was", "([paired-variance.csv]"),
-    ),
+    PAIRING: ("In the quickstart, the first", "## What else"),
     FACTORS: ("has eight components in 16 cells", "## Critical"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
     "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
@@ -357,14 +275,13 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     VERDICTS: [
         "have a 95 % t-interval",
         "at 5 % each for better or worse",
-        '("61 % differs, 20 % equivalent") and the number of seeds that is conclusive with probability 80 %',
         "less than a relative 4e-6",
-        "in at least 5 seeds are *identical*, and from 2 seeds",
+        "in at least 5 seeds are *identical*",
         "or by more than 5 % of the seeds",
         "two t-tests below 5 %",
         "at most 4 degrees",
         "by a factor of up to 4, with 2 to 10 seeds and 3 to 12 comparisons",
-        "the factor is 4 for single cells and 2 for baselines. With 6 comparisons and 3 seeds, a difference of 3 standard",
+        "With 6 comparisons and 3 seeds, a difference of 3 standard",
     ]
     + ["by 2 standard deviations", "at most 6 % are promised"],
     FACTORS: ["eight components in 16 cells"],

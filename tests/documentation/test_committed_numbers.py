@@ -5,11 +5,9 @@ claim must be in a fragment of ``NOT_DERIVED``: settings, figures of papers, and
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from functools import cache, partial
-from statistics import geometric_mean
 
 import pytest
 
@@ -36,7 +34,6 @@ from tests.documentation.committed_tables import (
     Claim,
     all_on_gpu,
     at_rate,
-    averaging_ratios,
     bert_row,
     cells,
     conclusive_seeds,
@@ -47,7 +44,6 @@ from tests.documentation.committed_tables import (
     ends,
     flops,
     gain,
-    max_loss,
     minutes,
     on_gpu,
     position_row,
@@ -64,9 +60,6 @@ from tests.documentation.committed_tables import (
     took,
     trained,
     value,
-    variance_error,
-    variance_ratios,
-    variances,
     worst_for_new_items,
 )
 from tests.support.paths import REPORTS, ROOT
@@ -147,47 +140,6 @@ CLAIMS = [
             *(sparse := quickstart_scores("fixed_sparse")),
             dense[1] - dense[0],
             abs((sparse[1] - dense[1]) - (sparse[0] - dense[0])),
-        ),
-    ),
-    Claim(
-        PAIRING,
-        "and values had ratios of # to # with the last # and # % (# seeds), and of # to # with the last # and # %, where all "
-        "scores were worse, by up to # in accuracy and # in BLEU",
-        lambda: (
-            *averaging_ratios(5, 10),
-            *(5, 10),
-            variances("average")["seeds"].max(),
-            *averaging_ratios(20, 40),
-            *(20, 40),
-            *(-max_loss(task) for task in ("reviews", "translation")),
-        ),
-    ),
-    Claim(
-        PAIRING,
-        "it was # times as large for # groups of keys and values instead of #, and # times for `no_wo` with as many parameters "
-        "as `dense` (# seeds; both #)",
-        lambda: (
-            (ratios := variance_ratios("decay", "translation"))[0],
-            2,
-            4,
-            ratios[1],
-            variances("decay")["seeds"].max(),
-            variance_error("decay"),
-        ),
-    ),
-    Claim(
-        PAIRING,
-        "is # and # times as large on bytes (# seeds), # and # times on reviews, and # and # times on translation (# seeds). "
-        "The mean of these # ratios is #, with a standard error of # in its logarithm",
-        lambda: (
-            *variance_ratios("slices", "bytes"),
-            variances("slices", "bytes")["seeds"].max(),
-            *variance_ratios("slices", "reviews"),
-            *variance_ratios("slices", "translation"),
-            variances("slices", "translation")["seeds"].max(),
-            len(variances("slices")),
-            geometric_mean(ratios := variance_ratios("slices")),
-            variance_error("slices") / math.sqrt(len(ratios)),
         ),
     ),
     # ---- docs/studies/factors.md
@@ -372,14 +324,6 @@ CLAIMS = [
     ),
     Claim(
         VERDICTS,
-        "# studies each, ± # %",
-        lambda: [
-            simulated("lost-seeds", "without the rule", column="studies").max() / 100,
-            simulated("lost-seeds", "without the rule", column="error").max(),
-        ],
-    ),
-    Claim(
-        VERDICTS,
         "the flag marks # to # % of the false verdicts on skewed",
         lambda: ends(simulated("fragile", "caught", "skewness")),
     ),
@@ -416,7 +360,6 @@ def text_of(name: str) -> str:
         parts = zip(ends[::2], ends[1::2], strict=True)
         text = "\n".join(page[page.index(begin) :].partition(end)[0] for begin, end in parts)
         text = re.sub(r"^ {4}.*$", "", text, flags=re.M)  # commands
-        text = re.sub(r"^\| .*$", "", text, flags=re.M) if name == VERDICTS else text  # its table has its own test
     else:
         lines = (ROOT / "ablations" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
         text = "\n".join(line.lstrip("# ") for line in lines if line.startswith("#") and "yaml-language-server" not in line)

@@ -149,12 +149,6 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 
 @world("docs/concepts/pairing.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
-    """Averages of weights are measured in tests/benchmarks/test_averaging.py; here nothing is trained."""
-    import pandas
-
-    from benchmarks import averaging
-
-    shell.patch.setattr(averaging, "measure", lambda study, workers: pandas.DataFrame())
     (shell.folder / "reports").symlink_to(ROOT / "reports")
 
 
