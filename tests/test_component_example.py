@@ -1,5 +1,7 @@
 """The component of `examples/my_component`: its formula, and its registration in each of the three ways."""
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,16 @@ def test_third_door_an_installed_package_offers_it(tmp_path: Path, monkeypatch: 
     monkeypatch.delitem(COMPONENTS._registered, "head_scale", raising=False)
     (cell,) = planned("head_scale").cells
     assert cell.refusal is None and "head_scale" in cell.config.packages
+
+
+def test_the_component_of_the_page_is_that_of_the_example() -> None:
+    """The example adds the paper's equations, a docstring and types."""
+    page = (ROOT / "docs" / "how-to" / "component.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r'```python title="head_scale.py"\n(.*?)```', page, flags=re.DOTALL)
+    example = (EXAMPLE / "head_scale.py").read_text(encoding="utf-8")
+    shown, complete = (
+        {node.name: node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)} for code in (text, example)
+    )
+    assert shown.keys() == complete.keys() == {"__init__", "head_outputs"}
+    for name, function in shown.items():
+        assert [ast.dump(line) for line in function.body] == [ast.dump(line) for line in complete[name].body]

@@ -120,8 +120,6 @@ CLAIMS = [
     Claim(WO, "read # to # million of", lambda: [f(runs(WO)["tokens"]) / 1e6 for f in (min, max)]),
     Claim(WO, "ended before # runs", lambda: ((runs(WO)["state"] == "interrupted").sum(),)),
     # ---- README
-    Claim("README.md", "better after # and # steps; after # there is no verdict", lambda: (200, 600, 1800)),
-    Claim("README.md", "positions are # BLEU lower", lambda: (-difference("multi30k-cpu", "dense learned")[0],)),
     *(
         Claim(
             text,
