@@ -1,4 +1,4 @@
-"""Each published bug of the museum is caught by the check that its table names."""
+"""Each published bug of the museum is caught by the check that it names."""
 
 import pytest
 
@@ -18,9 +18,5 @@ def test_a_published_bug_is_caught_by_its_check(exhibit: Exhibit) -> None:
     assert not result.traceback, "the property must fail, not the variant raise"
 
 
-def test_the_table_of_the_museum_lists_every_bug_with_its_thread_and_check() -> None:
-    _, museum = (ROOT / "docs" / "how-to" / "check.md").read_text(encoding="utf-8").split("## The museum of bugs")
-    rows = [line for line in museum.partition("</div>")[0].splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == len(MUSEUM) >= 15
-    for exhibit, row in zip(MUSEUM, rows, strict=True):
-        assert f"`{_name(exhibit)}`" in row and f"`{exhibit.check}`" in row and exhibit.thread.split(" ")[0] in row
+def test_the_documentation_counts_the_bugs() -> None:
+    assert f"rebuilds {len(MUSEUM)} published bugs" in (ROOT / "docs" / "how-to" / "check.md").read_text(encoding="utf-8")
