@@ -150,39 +150,3 @@ def test_a_committed_page_is_that_of_its_results(path: Path) -> None:
     assert (path.parent / page.PAGE).read_text(encoding="utf-8") == page.text(Results.load(path.parent), STEPS)
     for line in path.read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["state"] in ("done", "refused", "failed", "timed_out")
-
-
-def test_the_numbers_of_the_documentation_are_those_of_the_page() -> None:
-    rows = Results.load(ROOT / "reports" / "gpu" / "nvidia-h200").rows
-    prose = " ".join((ROOT / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8").split())
-
-    def values(step: str, field: str) -> dict[str, float]:
-        return {case: row[field] for (name, case), row in rows.items() if name == step and field in row}
-
-    errors = [max(values("agreement", kind).values()) for kind in ("float64", "float32", "bfloat16")]
-    memory, ratios = values("memory", "ratio").values(), values("step", "times_as_fast")
-    step, layer = values("step", "ms"), values("sparse", "times_as_fast")
-
-    def speed(variant: str, length: int) -> float:
-        return layer[f"{variant}, xformers, {length}"]
-
-    uncompiled = [ratio for case, ratio in ratios.items() if "compiled" not in case]
-    processes = rows["several", "processes, width 64"]
-    several = [processes[f"times_{n}"] for n in (2, 4, 8)]
-    fused = [ratio for case, ratio in values("several", "times_as_fast").items() if "as one model" in case]
-    sentences = [
-        "up to {:.2g} in float64, {:.2g} in float32 and {:.2g} in bfloat16".format(*errors),
-        f"{min(memory):.3f} to {max(memory):.3f} times the memory",
-        f"{min(uncompiled):.2f} to {max(uncompiled):.2f} times as fast",
-        f"`strided_sparse` is {speed('strided_sparse', 65536):.1f} times as fast",
-        f"`fixed_sparse` {speed('fixed_sparse', 65536):.1f} times",
-        f"{speed('strided_sparse', 4096):.2f} and {speed('fixed_sparse', 4096):.2f} times as fast",
-        f"took {step['12 x 768, bf16 compiled']:.0f} ms instead of {step['12 x 768, bf16']:.0f}",
-        f"took {step['12 x 256, bf16 compiled']:.0f} ms instead of {step['12 x 256, bf16']:.0f}",
-        "took {:.1f}, {:.1f} and {:.1f} times as many steps".format(*several),
-        f"take {several[-1]:.1f} times as many steps",
-        f"were {min(fused):.1f} to {max(fused):.1f} times as fast",
-        "by {:.1e} bits per byte in fp32, and by {:.1e} in bf16".format(*values("resume", "difference").values()),
-    ]
-    assert [sentence for sentence in sentences if sentence not in prose] == []
-    assert speed("strided_sparse", 8192) < 1 < speed("strided_sparse", 16384)

@@ -236,7 +236,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: ("In the quickstart, the first", "## What else"),
     FACTORS: ("has eight components in 16 cells", "## Critical"),
-    GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because", "On an H200 with 16", "## Several"),
+    GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because"),
     "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
@@ -289,7 +289,6 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     GPU: [
         "with 12 blocks and 32,768 tokens",
         "2, 4 and 8 runs of a small model (depth 2, width 64, 16 x 128 tokens",
-        "with 16 CPU cores",
         "PyTorch 2.11, CUDA 13.0, 16 CPU cores",
         "width 256, `xformers`",
         "after 300 steps by",

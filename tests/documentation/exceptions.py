@@ -19,10 +19,7 @@ EXCEPTIONS = {
         "pip install 'attnlab[postgres]'",
         "pip install 'attnlab[slurm]'",
     ),
-    "tests of minutes or of a GPU; here pytest must find some": (
-        "pytest -m exhaustive tests/test_published_patterns.py",
-        'python3 -m pytest -m gpu tests/testing/test_contract.py -k "(dense or sparse) and (none or rotary)"',
-    ),
+    "tests of minutes; here pytest must find some": ("pytest -m exhaustive tests/test_published_patterns.py",),
     "prepares 50,000 reviews for half a minute; here the study is planned": (
         "ATTNLAB_DATA=/path/to/archives attnlab run ablations/imdb-cpu.yaml",
     ),

@@ -184,8 +184,6 @@ CLAIMS = [
         "between # and # positions (`strided_sparse`) or # and # (`fixed_sparse`)",
         lambda: [end for variant in ("strided", "fixed") for end in crossing(variant)],
     ),
-    Claim(GPU, "at a time take # times as many", lambda: (on_gpu("several: processes")["times_8"],)),
-    Claim(GPU, "were # to # times as fast in bf16", lambda: [f(all_on_gpu("several", "times_as_fast")) for f in (min, max)]),
     Claim(
         GPU,
         "by # bits per byte in fp32, and by # in bf16",
