@@ -235,7 +235,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     VERDICTS: ("# Verdicts", "\0"),
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: ("In the quickstart, the first", "## What else"),
-    FACTORS: ("has eight components in 16 cells", "## Critical"),
+    FACTORS: ("has eight components", "## Critical"),
     GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because"),
     "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),

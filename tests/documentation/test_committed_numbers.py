@@ -153,7 +153,6 @@ CLAIMS = [
             0.02,
         ),
     ),
-    Claim(FACTORS, "its runs took # minutes", lambda: (minutes(COMPONENTS),)),
     # ---- docs/how-to/gpu.md
     Claim(
         GPU,

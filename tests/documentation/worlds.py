@@ -269,19 +269,6 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     with_servers(shell)
 
 
-@world("docs/mistakes.md")
-def _(shell: Shell, request: pytest.FixtureRequest) -> None:
-    """A second machine has trained another seed."""
-    with_projection(shell, request)
-    shell.use_runs("there")
-    assert main(["run", "projection.yaml", "--seeds=2", *QUICK]) == 0
-    assert main(["bundle", "projection", "--out=there.zip"]) == 0
-    shell.use_runs("runs")
-    shell.fill["0-4"] = "0-1"
-    shell.before["attnlab merge here.zip there.zip"] = lambda: shell.use_runs("joined")
-    shell.smaller["attnlab merge here.zip there.zip"] = ["--no-report"]
-
-
 @world("docs/how-to/trained-model.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     quickstart = str(ROOT / "ablations" / "quickstart.yaml")
