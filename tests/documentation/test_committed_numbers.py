@@ -43,7 +43,6 @@ from tests.documentation.committed_tables import (
     effect,
     ends,
     flops,
-    minutes,
     on_gpu,
     position_row,
     predicted_scores,
