@@ -44,14 +44,6 @@ def difference(report: str, cell: str) -> Numbers:
     return float(row["difference"]), float(row["difference_high"] - row["difference_low"]) / 2
 
 
-def gain(report: str, cell: str) -> Numbers:
-    """Return the amount by which a cell's loss is lower, and the half width that its page shows."""
-    row = cells(report).loc[cell]
-    is_open = str(row["verdict"]).startswith("inconclusive") and row["difference_low"] * row["difference_high"] > 0
-    low, high = ("simultaneous_low", "simultaneous_high") if is_open else ("difference_low", "difference_high")
-    return -float(row["difference"]), float(row[high] - row[low]) / 2
-
-
 def at_rate(report: str, rate: float, **where: float) -> Numbers:
     """Return the paired difference of no_wo from dense at one learning rate, and the half width of its interval."""
     table = runs(report)[lambda rows: (rows["state"] == "completed") & np.isclose(rows["train.lr"], rate)]
