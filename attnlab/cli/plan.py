@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
 
 HELP = "print the cells of a study, refusals with reasons, and estimated costs"
 DECODING = ("cache_bytes", "state_bytes")  # attributes of a cell
@@ -195,9 +195,9 @@ def _print_finished(plan: Plan) -> None:
         print_text(f"Finished under another study's name: {stored} of {plan.total} runs; they are not trained again.")
 
 
-def _print_time_left(plan: Plan, finished: Mapping[str, Record]) -> None:
+def _print_time_left(plan: Plan, finished: Mapping[str, RunRecord]) -> None:
     """Print the time of the runs that are left, from the mean time of the finished ones."""
-    seconds = [((record.info.end_time or 0) - record.info.start_time) / 1000 for record in finished.values()]
+    seconds = [((record.end or 0) - record.start) / 1000 for record in finished.values()]
     left = plan.total - len(finished)
     if seconds and left > 0:
         mean = sum(seconds) / len(seconds)

@@ -1,4 +1,4 @@
-"""The identity of a run's test: only cells with equal tests are compared."""
+"""What decides whether two runs can be compared: the identity of their tests, and the fields of their configurations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.command import CommandConfig
+from attnlab.config.types import LAYERS, layers_text, recorded_position, recorded_variant, text
 from attnlab.registry import TASKS
 
 if TYPE_CHECKING:
@@ -80,3 +81,37 @@ def describe_changes(fields: Mapping[str, Any], other: Mapping[str, Any]) -> str
         "other data" if name == "data" else f"{name} {fields.get(name, 'none')} instead of {other.get(name, 'none')}"
         for name in names
     )
+
+
+def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration, as read from its JSON, with dotted names: ``{"train.lr": 3e-4, "variant": "dense"}``.
+
+    It takes a dictionary rather than a ``RunConfig`` so that records of other versions of attnlab can be read.
+    """
+    flat: dict[str, Any] = {}
+    for key, value in fields.items():
+        if key in ("task", "variant", "position"):
+            flat[key] = text(value) if value else "none"
+        elif key == "init":  # the name of the stage; None: from scratch
+            flat |= {key: value["from"], "init.run": value["fingerprint"]} if value else {key: None}
+        elif isinstance(value, dict) and key != "sources":
+            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            flat[key] = value
+    if optimizer := flat.get("train.optimizer"):  # a program of the user has none
+        flat["train.optimizer"] = text(optimizer)
+    if layers := flat.get(LAYERS):
+        flat |= {"variant": recorded_variant(layers), "position": recorded_position(layers), LAYERS: layers_text(layers)}
+    return flat
+
+
+def comparable_fields(config: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """Return what must be equal in the runs of one cell: all but seeds and folders, and the digests of code, not its files.
+
+    Args:
+        config: The configuration, as read from its JSON.
+        version: Of attnlab.
+    """
+    fields = {name: _file_name(value) for name, value in flatten_config(dict(config)).items()}
+    fields |= {"code": ", ".join(sorted(digest[:12] for digest in config.get("sources", {}).values()))}
+    return {name: value for name, value in fields.items() if name not in ("seed", "sources", "init.run")} | {"attnlab": version}

@@ -23,7 +23,7 @@ from attnlab.report.section import PageSection, Table
 from attnlab.report.summary import Summary
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compared import Compared
-from attnlab.stats.search import RunRecord
+from attnlab.stats.search import RunRow
 
 if TYPE_CHECKING:
     import pandas
@@ -48,7 +48,7 @@ class Results:
     """
 
     compared: Compared
-    stages: Sequence[RunRecord] = ()
+    stages: Sequence[RunRow] = ()
     curves: pandas.DataFrame | None = None
     colors: Mapping[str, str] = field(default_factory=dict)
     estimates: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Results:
         return self.compared.cells
 
     @cached_property
-    def records(self) -> Sequence[RunRecord]:
+    def records(self) -> Sequence[RunRow]:
         """The compared runs, as `attnlab.load_runs` returns them; trials of a search are left out."""
         return self.compared.compared_records
 
@@ -114,7 +114,7 @@ BUILT_IN: Mapping[str, Condition] = {
 }
 
 
-def has_other_lengths(records: Sequence[RunRecord]) -> bool:
+def has_other_lengths(records: Sequence[RunRow]) -> bool:
     """Return True when runs have columns for scores at lengths other than in training, or for their absence."""
     return any("_at/" in name or name.startswith("length.") for record in records[:1] for name in record)
 

@@ -22,7 +22,7 @@ from attnlab.report.wording import better, format_interval
 from attnlab.stats import paired
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, runs_at_best, summarize_cells
 from attnlab.stats.records import finite, is_present
-from attnlab.stats.search import RunRecord
+from attnlab.stats.search import RunRow
 
 TITLE = "Other lengths"
 REASON_PREFIX = "length."  # of the columns with the reason for a missing score
@@ -34,7 +34,7 @@ class LengthsAnalysis(Analysis[list[LengthCurve]]):
 
     def estimate(self, results: Results) -> list[LengthCurve] | None:
         """Return the curve of each cell with a completed run; None when no run was evaluated at another length."""
-        groups: dict[str, list[RunRecord]] = {cell.name: [] for cell in results.cells}
+        groups: dict[str, list[RunRow]] = {cell.name: [] for cell in results.cells}
         for record in runs_at_best(results.records, results.cells, results.spec):
             if record["state"] == RunState.COMPLETED:
                 groups[cell_of(record, results.spec)].append(record)

@@ -24,10 +24,11 @@ from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts, judge_items
 from attnlab.stats.question import question_of, with_margin
-from attnlab.stats.search import RunRecord, exclude_trials
+from attnlab.stats.search import RunRow, exclude_trials
 from attnlab.stats.selection import Selection
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.experiment import Call, read_calls, recorded_study
+from attnlab.tracking.record import RunRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -94,9 +95,8 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
 
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     client = connect(runs_folder(root))
-    newest = runs.iloc[-1]
-    record = client.get_run(str(newest["run_id"]))
-    experiment = client.get_experiment(record.info.experiment_id)
+    record = RunRecord.of(client.get_run(str(runs.iloc[-1]["run_id"])))  # the newest
+    experiment = client.get_experiment(record.experiment_id)
     calls = read_calls(experiment.tags)
     study, text = recorded_study(experiment.name, calls)
     axes = tuple(study.grid) or ("variant",)
@@ -109,13 +109,11 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
     spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
     spec = with_margin(spec, now["margin"])
     spec = look_history(spec.study, root).apply(spec)
-    scores = tuple(read_reference_scores(client, record.info.experiment_id))
+    scores = tuple(read_reference_scores(client, record.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
-    searched = record.data.tags.get("attnlab.search")
-    search = SearchConfig.model_validate_json(searched) if searched else None
+    search = SearchConfig.model_validate_json(json.dumps(record.search)) if record.search else None
     order, skipped = _cells(study)
-    every_run = search_runs(client, record.info.experiment_id)
-    commands = dict.fromkeys(run.data.tags.get("attnlab.command", "") for run in every_run)
+    commands = dict.fromkeys(run.command for run in search_runs(client, record.experiment_id))
     command = "\n".join([line for line in commands if line.startswith("attnlab ")][:MAX_COMMANDS])
     selection = load_selection(spec, records, root)
     info = StudyInfo(spec, text, command, order, search, scores, skipped, tuple(calls), selection)
@@ -142,7 +140,7 @@ def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, 
 
 def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
     """Return the compared cells of a study as it is recorded; takes the arguments of `attnlab.report.page.make_page`."""
-    records: list[RunRecord] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
+    records: list[RunRow] = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
     options = {"search": info.search, "selection": info.selection, "analyses": info.analyses}
     compared = compare_cells(records, info.spec, order=info.order, **options)
     return replace(compared, cells=judge_items(compared.cells, info.uncertainty, metric=info.spec.metric))

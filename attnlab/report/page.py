@@ -26,7 +26,7 @@ from attnlab.report.verdicts import HOW_TO_READ, cost_table, notes, run_table, s
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
-from attnlab.stats.search import NOT_CONFIRMED, RunRecord
+from attnlab.stats.search import NOT_CONFIRMED, RunRow
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +56,7 @@ class Page:
     runs: Table
     results: StudyTable = field(repr=False)
     analyzed: Analyzed = field(repr=False)
-    records: Sequence[RunRecord] = field(repr=False)
+    records: Sequence[RunRow] = field(repr=False)
 
     @property
     def study(self) -> str:
@@ -114,7 +114,7 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     compared = compare_info(info, runs).for_task(spec)  # corrected over the whole study
     cells, searches, info = list(compared.cells), compared.searches.get(info.task, ()), replace(info, spec=spec)
     trials = [run for run in compared.records if spec.includes(run) and run.get("phase") == "search"]
-    stages: list[RunRecord] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
+    stages: list[RunRow] = [run for run in runs.to_dict("records") if run.get("phase") == "stage"]
     records, colors = compared.compared_records, cell_colors(cells)
     analyzed = analyze(Results(compared, stages, curves, colors))
     results = StudyTable(info.task or spec.study, spec, cells)
@@ -172,7 +172,7 @@ def _learning_section(panels: Sequence[CurvePanel], spec: ComparisonSpec) -> Pag
 
 
 def _cost_section(
-    cells: Sequence[CellSummary], records: Sequence[RunRecord], spec: ComparisonSpec, colors: Mapping[str, str]
+    cells: Sequence[CellSummary], records: Sequence[RunRow], spec: ComparisonSpec, colors: Mapping[str, str]
 ) -> PageSection | None:
     table = cost_table(cells, colors=colors)
     plots = draw_tradeoffs(cells, spec, colors)

@@ -14,7 +14,7 @@ from attnlab.report.wording import format_metric
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import cell_of
 from attnlab.stats.records import finite, is_present
-from attnlab.stats.search import RunRecord
+from attnlab.stats.search import RunRow
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 NOT_SCORES = ("loss", "seconds")  # ends of the names of columns valid_... that are no score, or a second one
 
 
-class StagesAnalysis(Analysis[dict[str, list[RunRecord]]]):
+class StagesAnalysis(Analysis[dict[str, list[RunRow]]]):
     """The runs that others start from, and what these take over."""
 
     def notes(self, plan: Plan) -> Iterable[str]:
         """Return notes on stages that some cells have and others do not."""
         return stage_notes(plan.study, [*plan.cells, *plan.unselected])
 
-    def estimate(self, results: Results) -> dict[str, list[RunRecord]]:
+    def estimate(self, results: Results) -> dict[str, list[RunRow]]:
         """Return stage -> its runs."""
-        groups: dict[str, list[RunRecord]] = {}
+        groups: dict[str, list[RunRow]] = {}
         for run in results.stages:
             groups.setdefault(cell_of(run, results.spec), []).append(run)
         return groups
 
-    def section(self, estimate: dict[str, list[RunRecord]], results: Results) -> PageSection:
+    def section(self, estimate: dict[str, list[RunRow]], results: Results) -> PageSection:
         """Return the section with a row for each stage."""
         columns = [Column(heading, is_text=True) for heading in ("stage", "task", "state")]
         columns += [Column("score on valid", is_text=True), Column("train s")]
@@ -46,7 +46,7 @@ class StagesAnalysis(Analysis[dict[str, list[RunRecord]]]):
         return PageSection("Stages", [paragraph], table=table, notes=notes)
 
 
-def _describe(runs: Sequence[RunRecord]) -> list[str]:
+def _describe(runs: Sequence[RunRow]) -> list[str]:
     """Return the task, the states, the mean score and the mean training time of the runs of one stage."""
     states = Counter(str(run["state"]) for run in runs)
     reasons = dict.fromkeys(str(run["reason"]) for run in runs if run.get("reason"))
@@ -58,12 +58,12 @@ def _describe(runs: Sequence[RunRecord]) -> list[str]:
     return [str(runs[0].get("task")), state, ", ".join(scores), "" if seconds is None else significant(seconds)]
 
 
-def _mean(runs: Sequence[RunRecord], name: str) -> float | None:
+def _mean(runs: Sequence[RunRow], name: str) -> float | None:
     values = [value for run in runs if (value := finite(run.get(name))) is not None]
     return sum(values) / len(values) if values else None
 
 
-def _transfers(runs: Sequence[RunRecord], spec: ComparisonSpec) -> list[str]:
+def _transfers(runs: Sequence[RunRow], spec: ComparisonSpec) -> list[str]:
     """Return a note on each distinct set of tensors that cells, or later stages, took over."""
     cells: dict[tuple[str, str], dict[str, None]] = {}
     for run in runs:

@@ -12,7 +12,7 @@ from attnlab.config.factors import factorial_design
 from attnlab.config.question import EstimandConfig
 from attnlab.stats.estimators import CellSummary, Estimator, FittedOptimum
 from attnlab.stats.predict import Futility
-from attnlab.stats.records import RunRecord
+from attnlab.stats.records import RunRow
 from attnlab.stats.sequential import Looks
 from attnlab.stats.sweep import swept_path
 
@@ -209,7 +209,7 @@ class ComparisonSpec:
         return self.control is not None and all(axes[axis] == label_text(value) for axis, value in self.control.items())
 
 
-def sections_of(study: StudyConfig, *, records: Iterable[RunRecord] = ()) -> tuple[Section, ...]:
+def sections_of(study: StudyConfig, *, records: Iterable[RunRow] = ()) -> tuple[Section, ...]:
     """Return the settings of a study's analyses.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import cell_of, summarize_questions
 from attnlab.stats.factorial import FactorialResult, estimate_effects
-from attnlab.stats.search import RunRecord, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.search import RunRow, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.trend import Trend, summarize_trends
 
@@ -35,7 +35,7 @@ class Compared:
     spec: ComparisonSpec
     cells: Sequence[CellSummary]
     trends: Sequence[Trend]
-    records: Sequence[RunRecord]
+    records: Sequence[RunRow]
     searches: Mapping[str, Sequence[SearchSummary]]
     selection: Selection
     analyses: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Compared:
         return replace(self, spec=part, cells=cells, trends=trends)
 
     @property
-    def compared_records(self) -> list[RunRecord]:
+    def compared_records(self) -> list[RunRow]:
         """The runs that are compared: all of the task, without the trials of a search."""
         return exclude_trials([run for run in self.records if self.spec.includes(run)])
 
@@ -58,7 +58,7 @@ class Compared:
 
 
 def compare_cells(
-    records: Iterable[RunRecord],
+    records: Iterable[RunRow],
     spec: ComparisonSpec,
     *,
     order: Sequence[str],

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnlab._util.run_state import RunState
 
-RunRecord = Mapping[str, Any]  # a row of a table of runs
+RunRow = Mapping[str, Any]  # of a table of runs
 
 # States in which a seed has no value and never will. A diverged run has an outcome, which counts in some comparisons.
 OUTCOMELESS_STATES = (RunState.OUT_OF_MEMORY, RunState.FAILED, RunState.TIMED_OUT)

@@ -12,7 +12,7 @@ from attnlab._util.run_state import NOT_COMPARED, RunState
 from attnlab.config.run import accepts
 from attnlab.config.search import sweep_advice, written
 from attnlab.stats.compare import ComparisonSpec, cell_of
-from attnlab.stats.records import RunRecord
+from attnlab.stats.records import RunRow
 
 if TYPE_CHECKING:
     from attnlab.config.search import Dimension, SearchConfig
@@ -51,21 +51,21 @@ class SearchSummary:
         return ", ".join(f"{self.states[state]} {state}" for state in order if self.states.get(state))
 
 
-def exclude_trials(runs: Sequence[RunRecord]) -> list[RunRecord]:
+def exclude_trials(runs: Sequence[RunRow]) -> list[RunRow]:
     """Return the runs that are compared: all but the trials of a search, and the runs of stages, which others start from."""
     return [run for run in runs if run.get("phase") not in NOT_COMPARED]
 
 
-def summarize_searches(runs: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> list[SearchSummary]:
+def summarize_searches(runs: Sequence[RunRow], spec: ComparisonSpec, search: SearchConfig) -> list[SearchSummary]:
     """Summarize the search of each searched cell, in the order in which cells first appear."""
-    groups: dict[str, list[RunRecord]] = {}
+    groups: dict[str, list[RunRow]] = {}
     for run in runs:
         if run.get("phase") == "search":
             groups.setdefault(cell_of(run, spec), []).append(run)
     return [_summarize_search(cell, trials, spec, search) for cell, trials in groups.items()]
 
 
-def _summarize_search(cell: str, trials: Sequence[RunRecord], spec: ComparisonSpec, search: SearchConfig) -> SearchSummary:
+def _summarize_search(cell: str, trials: Sequence[RunRow], spec: ComparisonSpec, search: SearchConfig) -> SearchSummary:
     states = Counter(str(trial["state"]) for trial in trials)
     name, tried = f"valid_{spec.metric}", _tried_values(trials, search)
     completed = [trial for trial in trials if trial["state"] == RunState.COMPLETED and math.isfinite(trial.get(name, math.nan))]
@@ -77,7 +77,7 @@ def _summarize_search(cell: str, trials: Sequence[RunRecord], spec: ComparisonSp
     return SearchSummary(cell, states, best[name], int(best["trial"]), best["params"], warnings, tried)
 
 
-def _tried_values(trials: Sequence[RunRecord], search: SearchConfig) -> dict[str, tuple[float, ...]]:
+def _tried_values(trials: Sequence[RunRow], search: SearchConfig) -> dict[str, tuple[float, ...]]:
     """Return, for each dimension that is a range, the different values of the trials in ascending order."""
     ranges = [path for path, dimension in search.space.items() if dimension.choices is None]
     values = {path: {trial["params"][path] for trial in trials if path in trial["params"]} for path in ranges}
@@ -92,10 +92,10 @@ def different_values(summaries: Sequence[SearchSummary], search: SearchConfig) -
     return [f"cells were tried at different values of {', '.join(paths)}: {luck}{sweep_advice(search)}"] if paths else []
 
 
-def unconfirmed_cells(runs: Sequence[RunRecord], spec: ComparisonSpec, searches: Sequence[SearchSummary]) -> list[RunRecord]:
+def unconfirmed_cells(runs: Sequence[RunRow], spec: ComparisonSpec, searches: Sequence[SearchSummary]) -> list[RunRow]:
     """Return a placeholder run for each searched cell without a confirmed run, so that tables list it."""
     confirmed = {cell_of(run, spec) for run in exclude_trials(runs)}
-    placeholders: list[RunRecord] = []
+    placeholders: list[RunRow] = []
     for search in searches:
         if search.cell not in confirmed:
             first = next(run for run in runs if cell_of(run, spec) == search.cell)

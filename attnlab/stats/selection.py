@@ -12,7 +12,7 @@ from attnlab.config.question import EstimandConfig
 from attnlab.config.types import text as axis_text
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import cell_of
-from attnlab.stats.records import RunRecord
+from attnlab.stats.records import RunRow
 from attnlab.stats.search import NOT_CONFIRMED
 
 Seeds = tuple[int, ...]
@@ -55,9 +55,7 @@ def by_cell(runs: Iterable[tuple[str, int]]) -> Named:
     return tuple((cell, tuple(sorted(of_cell))) for cell, of_cell in sorted(seeds.items()))
 
 
-def find_not_run(
-    planned: Mapping[str, Sequence[int]], records: Sequence[RunRecord], spec: ComparisonSpec
-) -> set[tuple[str, int]]:
+def find_not_run(planned: Mapping[str, Sequence[int]], records: Sequence[RunRow], spec: ComparisonSpec) -> set[tuple[str, int]]:
     """Return the cell and seed of the planned runs that have not ended.
 
     Args:

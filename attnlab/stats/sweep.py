@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import RunState
 from attnlab.stats import paired
-from attnlab.stats.records import RunRecord, finite, is_infinite
+from attnlab.stats.records import RunRow, finite, is_infinite
 
 if TYPE_CHECKING:
     import numpy
@@ -86,7 +86,7 @@ class BestValue:
         return "smallest" if self.is_smallest else "largest" if self.is_largest else ""
 
 
-def best_values(runs: Iterable[RunRecord], *, path: str, metric: str, direction: str) -> list[BestValue]:
+def best_values(runs: Iterable[RunRow], *, path: str, metric: str, direction: str) -> list[BestValue]:
     """Return the best value of each cell with a completed or diverged run, in the order in which cells first appear.
 
     Args:
@@ -99,7 +99,7 @@ def best_values(runs: Iterable[RunRecord], *, path: str, metric: str, direction:
     return [best_value(cell, of_cell, direction=direction) for cell, of_cell in means.items()]
 
 
-def mean_scores(runs: Iterable[RunRecord], *, path: str, metric: str, direction: str) -> dict[str, dict[float, float]]:
+def mean_scores(runs: Iterable[RunRow], *, path: str, metric: str, direction: str) -> dict[str, dict[float, float]]:
     """Return the mean score on `valid` of each cell at each value; takes the arguments of `best_values`.
 
     Smaller scores are better: with direction "max" they are the negative metric. The score is infinite where a run
@@ -129,7 +129,7 @@ def best_value(cell: str, means: Mapping[float, float], *, direction: str) -> Be
     return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest, usable)
 
 
-def swept_path(records: Iterable[RunRecord]) -> str | None:
+def swept_path(records: Iterable[RunRow]) -> str | None:
     """Return the dotted path of the hyperparameter that the runs sweep; None when they are not runs of a sweep."""
     return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)
 

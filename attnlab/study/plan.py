@@ -19,21 +19,21 @@ from attnlab.errors import UserError
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.search import exclude_trials
 from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
-from attnlab.tracking.attempts import failures, has_result, state_of
 from attnlab.tracking.client import run_folder, runs_folder, search_runs
-from attnlab.tracking.runs import decode_questions, recorded_experiment
+from attnlab.tracking.record import RESULTS
+from attnlab.tracking.runs import recorded_experiment
 from attnlab.tracking.tags import read_planned
-from attnlab.tracking.withdrawn import RESULTS, left_out_records, place_of, places, shown_records, withdrawn_records
+from attnlab.tracking.withdrawn import left_out_records, places, withdrawn_records
 from attnlab.training.result import FILE
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
 
 logger = logging.getLogger(__name__)
 
 
-def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Record]:
+def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, RunRecord]:
     """Return the records of the plan's runs that have a result, trials included, by the keys of the runs.
 
     Args:
@@ -47,12 +47,9 @@ def finished_records(plan: Plan, root: str | Path | None = None) -> dict[str, Re
         return {}
     client, experiment = recorded
     planned = _planned_keys(plan)
-    finished: dict[str, Record] = {}
-    for record in search_runs(client, experiment.experiment_id):
-        key = record.data.tags["attnlab.fingerprint"]
-        if has_result(record, retries=plan.study.retries) and (key in planned or _confirms(plan, record)):
-            finished[key] = record
-    return finished
+    records = search_runs(client, experiment.experiment_id)
+    finished = (record for record in records if record.has_result(retries=plan.study.retries))
+    return {record.key: record for record in finished if record.key in planned or _confirms(plan, record)}
 
 
 def count_stored_results(plan: Plan, root: str | Path | None = None) -> int:
@@ -78,15 +75,14 @@ def _planned_keys(plan: Plan) -> set[str]:
     return keys
 
 
-def _confirms(plan: Plan, record: Record) -> bool:
+def _confirms(plan: Plan, record: RunRecord) -> bool:
     """Return whether a record is a run of the plan with the values that a search chose."""
-    tags = record.data.tags
-    seed, params = int(tags["attnlab.seed"]), json.loads(tags.get("attnlab.params", "{}"))
-    cell = next((cell for cell in plan.cells if cell.name == tags["attnlab.cell"] and cell.refusal is None), None)
-    if plan.study.search is None or cell is None or seed not in plan.seeds or params.keys() != plan.study.search.space.keys():
+    search, seed, params = plan.study.search, record.seed, record.params
+    cell = next((cell for cell in plan.cells if cell.name == record.cell and cell.refusal is None), None)
+    if search is None or cell is None or seed not in plan.seeds or params.keys() != search.space.keys():
         return False
     try:
-        return plan.confirm_run(cell, seed, params).key == tags["attnlab.fingerprint"]
+        return plan.confirm_run(cell, seed, params).key == record.key
     except UserError:  # values of another search space
         return False
 
@@ -107,17 +103,17 @@ def code_change_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
         records = [] if recorded is None else search_runs(recorded[0], recorded[1].experiment_id)
     except UserError as error:
         return [f"runs that a change of code invalidates are not known: {error.message}"]
-    records = [record for record in records if record.info.status == "FINISHED"]
-    recorded_keys = {record.data.tags["attnlab.fingerprint"] for record in records}
+    records = [record for record in records if record.is_finished]
+    recorded_keys = {record.key for record in records}
     planned_keys = {(run.cell.name, run.seed, json.dumps(run.params)): run.key for run in plan.runs}  # none with a search
     changed: Counter[str] = Counter()
     added: Counter[str] = Counter()
-    for tags in (record.data.tags for record in records if record.data.tags.get("attnlab.current") != "no"):
-        cell, seed = tags["attnlab.cell"], int(tags["attnlab.seed"])
+    for record in (record for record in records if record.is_current):
+        cell, seed = record.cell, record.seed
         is_planned = plan.searched or (cell in code and seed in plan.seeds)
-        key = planned_keys.get((cell, seed, tags.get("attnlab.params", "{}")))
+        key = planned_keys.get((cell, seed, json.dumps(record.params)))
         if cell in code and is_planned and key not in recorded_keys:
-            before = _digests(json.loads(tags["attnlab.config"]))
+            before = _digests(record.config)
             changed.update(name for name, digest in code[cell].items() if before.get(name, digest) != digest)
             added.update(code[cell].keys() - before.keys())
     notes = {f"{name} (or a file that it imports) has changed since": count for name, count in sorted(changed.items())}
@@ -150,8 +146,8 @@ def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root
         return Selection()
     client, experiment = recorded
     active, deleted = (search_runs(client, experiment.experiment_id, deleted=stage) for stage in (False, True))
-    shown, questions = shown_records(active), decode_questions(experiment)
-    failed_before = {place_of(record): failures(record) > 0 and state_of(record) in RESULTS for record in shown}
+    shown, questions = [record for record in active if record.is_current and record.is_compared], experiment.questions
+    failed_before = {(r.cell, r.seed): r.failures > 0 and r.state in RESULTS for r in shown}
     withdrawn, left_out = places(withdrawn_records(active, deleted), shown), places(left_out_records(active), shown)
     not_run = find_not_run(read_planned(experiment.tags), exclude_trials(rows), spec) - withdrawn - left_out
     retried = [place for place, is_retried in failed_before.items() if is_retried]

@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
-from attnlab.config.comparability import identity_of_test, task_length
+from attnlab.config.comparability import flatten_config, identity_of_test, task_length
 from attnlab.config.run import RunConfig
 from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
 from attnlab.stats.question import with_margin
 from attnlab.stats.search import different_values, summarize_searches
 from attnlab.study.plan import finished_records
-from attnlab.tracking.attempts import failures, final_metrics
 from attnlab.tracking.client import log_path, runs_folder
-from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.stats.look_history import LookHistory
     from attnlab.study.execution.job import Ending
     from attnlab.tracking.artifacts import ReferenceScore
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -67,26 +65,25 @@ def row_of_run(run: Run, ending: Ending, *, run_id: str, seconds: float, root: P
     return Row(run.name, run.cell.name, run.seed, *outcome, run_id, seconds, **search, log=log_path(root, run.key))
 
 
-def row_of_record(record: Record, *, root: Path) -> Row:
+def row_of_record(record: RunRecord, *, root: Path) -> Row:
     """Return the row of a run that was trained in an earlier call or by another parent, from its MLflow record."""
-    tags = {key.removeprefix("attnlab."): value for key, value in record.data.tags.items()}
-    state, reason = RunState(tags.get("state", "completed")), tags.get("reason", "")
+    state, reason = RunState(record.state), record.reason
     if state in WITHOUT_RESULT:
-        reason += f" (failed {failures(record)} times; --retry {state} tries again)"
+        reason += f" (failed {record.failures} times; --retry {state} tries again)"
     return Row(
-        str(record.info.run_name),
-        tags["cell"],
-        int(tags["seed"]),
+        record.name,
+        record.cell,
+        record.seed,
         state,
-        final_metrics(record),
+        record.summary,
         reason,
-        record.info.run_id,
-        seconds=((record.info.end_time or 0) - record.info.start_time) / 1_000,
+        record.run_id,
+        seconds=((record.end or 0) - record.start) / 1_000,
         reused=True,
-        phase=tags.get("phase", "grid"),
-        trial=int(tags["trial"]) if "trial" in tags else None,
-        params=json.loads(tags.get("params", "{}")),
-        log=log_path(root, tags.get("fingerprint", "")),
+        phase=record.phase,
+        trial=record.trial,
+        params=record.params,
+        log=log_path(root, record.key),
     )
 
 
@@ -187,7 +184,7 @@ def other_rows(plan: Plan, folder: Path) -> list[Row]:
     return [row for row in rows if row.phase != "stage"]
 
 
-def search_warnings(plan: Plan, records: Sequence[Record]) -> list[str]:
+def search_warnings(plan: Plan, records: Sequence[RunRecord]) -> list[str]:
     """Return the warnings about the finished trials of a search, as the results have them."""
     if plan.study.search is None:
         return []

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.config.types import text
 from attnlab.stats.sweep import MIN_FITTED, best_values
-from attnlab.tracking.attempts import final_metrics, has_result, state_of
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import recorded_experiment
 
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attnlab.planning.plan import Plan, Run
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
 
 logger = logging.getLogger(__name__)
 
 Extensions = tuple[int, int]  # numbers of values below and above the grid
 
 
-def extend_sweep(plan: Plan, records: Callable[[], Iterable[Record]]) -> Plan:
+def extend_sweep(plan: Plan, records: Callable[[], Iterable[RunRecord]]) -> Plan:
     """Return the plan with its sweep extended as far as finished runs require; a plan without a sweep is returned as it is.
 
     Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
@@ -46,11 +45,10 @@ def extend_sweep(plan: Plan, records: Callable[[], Iterable[Record]]) -> Plan:
         return plan
     widest = replace(plan, cells=[*plan.cells, *plan.unselected], sweep_extensions=(sweep.extensions, sweep.extensions))
     runs = {run.key: run for run in widest.runs}
-    results: dict[str, Record] = {}
+    results: dict[str, RunRecord] = {}
     for record in records():
-        key = record.data.tags["attnlab.fingerprint"]
-        if key in runs and has_result(record, retries=plan.study.retries):
-            results.setdefault(key, record)
+        if record.key in runs and record.has_result(retries=plan.study.retries):
+            results.setdefault(record.key, record)
     extensions = _widen(plan, results, (0, 0))
     recorded = _union(extensions, *(_extensions_with(plan, runs[key]) for key in results))
     if recorded != extensions:
@@ -71,7 +69,7 @@ def with_recorded_extensions(plan: Plan, root: str | Path | None = None) -> Plan
     return plan if recorded is None else extend_sweep(plan, lambda: search_runs(recorded[0], recorded[1].experiment_id))
 
 
-def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Extensions:
+def _widen(plan: Plan, results: dict[str, RunRecord], extensions: Extensions) -> Extensions:
     """Return the extensions that the results on the grid with ``extensions`` require; unchanged if runs are left."""
     assert plan.study.sweep is not None
     limit = plan.study.sweep.extensions
@@ -99,8 +97,8 @@ def _widen(plan: Plan, results: dict[str, Record], extensions: Extensions) -> Ex
         extensions = wider
 
 
-def _row(run: Run, record: Record) -> dict[str, Any]:
-    return {"cell": run.cell.name, "phase": run.phase, "params": run.params, "state": state_of(record), **final_metrics(record)}
+def _row(run: Run, record: RunRecord) -> dict[str, Any]:
+    return {"cell": run.cell.name, "phase": run.phase, "params": run.params, "state": record.state, **record.summary}
 
 
 def _extensions_with(plan: Plan, run: Run) -> Extensions:

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.files import file_lock
+from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.study.run import study_lock
-from attnlab.tracking.attempts import REDONE_TAG, outdated_records, starts_from
 from attnlab.tracking.client import connect, run_folder, runs_folder, search_runs
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.withdrawn import delete_record, select_records, studies_sharing, withdraw_record
+from attnlab.tracking.withdrawn import delete_record, outdated_records, select_records, studies_sharing, withdraw_record
 
 if TYPE_CHECKING:
-    from attnlab.tracking.client import MlflowClient, Record
+    from attnlab.tracking.client import MlflowClient
+    from attnlab.tracking.record import RunRecord
 
 __all__ = ["Withdrawal", "withdraw"]
 
@@ -35,22 +36,22 @@ class SelectedRun:
         started_from: the name of the withdrawn run that it started from; "" if the user named it.
     """
 
-    record: Record
+    record: RunRecord
     folder: Path
     shared_with: tuple[str, ...]
     started_from: str = ""
 
     @property
     def name(self) -> str:
-        return str(self.record.info.run_name)
+        return self.record.name
 
     @property
     def command(self) -> str:
-        return self.record.data.tags.get("attnlab.command", "")
+        return self.record.command
 
     def __str__(self) -> str:
         start = f", started from {self.started_from}" if self.started_from else ""
-        return f"{self.name} ({self.record.info.run_id[:8]}, {self.record.data.tags['attnlab.state']}{start})"
+        return f"{self.name} ({self.record.run_id[:8]}, {self.record.state}{start})"
 
 
 class Withdrawal:
@@ -75,13 +76,12 @@ class Withdrawal:
             UserError: a record was withdrawn before, or belongs to a refused cell.
         """
         for run in self.runs:
-            tags = run.record.data.tags
-            if REDONE_TAG in tags or tags["attnlab.state"] == "refused":
-                problem = "was withdrawn before" if REDONE_TAG in tags else "is refused by the plan"
+            if run.record.redone or run.record.state == RunState.REFUSED:
+                problem = "was withdrawn before" if run.record.redone else "is refused by the plan"
                 raise UserError(f"expected a run to train again, but it {problem}", str(run))
         folders = {}
         for run in self.runs:
-            kept = run.folder.with_name(f"{run.folder.name}.{run.record.info.run_id[:8]}")
+            kept = run.folder.with_name(f"{run.folder.name}.{run.record.run_id[:8]}")
             kept = run.folder if run.shared_with else kept
             withdraw_record(self._client, run.record, folder=str(kept.relative_to(self._root)))
             if kept != run.folder and run.folder.exists():
@@ -112,13 +112,13 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
             _require_idle(client, experiment.experiment_id)
         runs = []
         selected = select_records(client, experiment.experiment_id, targets)
-        names = {record.data.tags["attnlab.fingerprint"]: str(record.info.run_name) for record in selected}
+        names = {record.key: record.name for record in selected}
         records = search_runs(client, experiment.experiment_id)
-        active = {r.data.tags["attnlab.fingerprint"]: r for r in records if REDONE_TAG not in r.data.tags}
+        active = {record.key: record for record in records if not record.redone}
         dependants = {key: record for key, record in outdated_records(active, names).items() if key not in names}
-        names |= {key: str(record.info.run_name) for key, record in dependants.items()}
+        names |= {key: record.name for key, record in dependants.items()}
         for record in [*selected, *dependants.values()]:
-            started_from = names[starts_from(record)] if record in dependants.values() else ""
+            started_from = names[record.starts_from] if record in dependants.values() else ""
             run = SelectedRun(record, _folder_of(record, folder), tuple(studies_sharing(client, record)), started_from)
             if run.folder.exists():
                 locks.enter_context(file_lock(run.folder / "lock", activity=f"{run.name} is being trained"))
@@ -126,15 +126,13 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
         yield Withdrawal(client, folder, runs)
 
 
-def _folder_of(record: Record, root: Path) -> Path:
+def _folder_of(record: RunRecord, root: Path) -> Path:
     """Return the folder of a record's files."""
-    tags = record.data.tags
-    return root / tags["attnlab.folder"] if REDONE_TAG in tags else run_folder(root, tags["attnlab.fingerprint"])
+    return root / record.folder if record.redone else run_folder(root, record.key)
 
 
 def _require_idle(client: MlflowClient, experiment_id: str) -> None:
     """Raise ``UserError`` when a run of the study is recorded as running."""
     running = search_runs(client, experiment_id, "attributes.status = 'RUNNING'")
     if running:
-        name = running[0].info.run_name
-        raise UserError(f"{name} is recorded as running: wait until the study ends, or rerun it if its process died")
+        raise UserError(f"{running[0].name} is recorded as running: wait until the study ends, or rerun it if its process died")

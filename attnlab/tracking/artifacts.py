@@ -27,6 +27,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
 from attnlab.tracking.client import connect, log_batch, runs_folder, search_runs
+from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, WEIGHTS_TAG, RunRecord
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
@@ -35,20 +36,15 @@ if TYPE_CHECKING:
     import pandas
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput, LoggedModel
-    from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Run
 
 FILES = ("model.safetensors", "config.json", "task.json", "result.json")  # the last one is written last, as by the run itself
 ARTIFACTS = "weights"  # folder of the artifacts
-WEIGHTS_TAG = "attnlab.weights"  # of a logged model: the file of its weights, relative to the runs folder
 ORIGIN = "fetched_from"  # file in a run's folder: the id of the MLflow run that its weights were fetched from
 SPLITS = ("train", "valid", "test")
 DIGEST_LIMIT = 36  # characters of a data set's digest in MLflow
-REFERENCE_SCORE_PREFIX = "attnlab.reference_score."  # of experiment tags
 MAPS_FILE = "attention.npz"
-MAPS_TAG = "attnlab.maps"  # "" if the run has maps, else the reason why it has none
-ITEMS_TAG = "attnlab.items"  # "yes" if the run has the scores of its test's items (``attnlab.tracking.artifacts``)
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class ReferenceScore:
     def tag(self) -> str:
         """Name of the experiment tag; equal for the same reference on the same test data."""
         identity = json.dumps([self.name, self.task, self.data, self.limit])
-        return REFERENCE_SCORE_PREFIX + hashlib.sha256(identity.encode()).hexdigest()[:12]
+        return REFERENCE_SCORE + hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def write_reference_scores(
@@ -102,7 +98,7 @@ def read_reference_scores(client: MlflowClient, experiment_id: str) -> list[Refe
 
 def _reference_score_tags(client: MlflowClient, experiment_id: str) -> Mapping[str, str]:
     tags = client.get_experiment(experiment_id).tags
-    return {key: value for key, value in tags.items() if key.startswith(REFERENCE_SCORE_PREFIX)}
+    return {key: value for key, value in tags.items() if key.startswith(REFERENCE_SCORE)}
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def log_attention_maps(run_id: str, maps: Sequence[AttentionMap], *, root: str |
 
 
 def _of_part(name: str, part: str) -> str:
-    """Return the name of the file or the tag of one part of a model: ``attention-cross.npz``, ``attnlab.maps-cross``."""
+    """Return the name of the file or the tag of one part of a model, as in ``attention-cross.npz``."""
     stem, dot, suffix = name.partition(".npz")
     return f"{stem}-{part}{dot}{suffix}" if part else name
 
@@ -162,19 +158,18 @@ def load_attention_maps(study: str, root: str | Path | None = None) -> list[Atte
     experiment = client.get_experiment_by_name(study)
     maps = []
     for record in search_runs(client, experiment.experiment_id) if experiment else ():
-        tags = record.data.tags
-        if tags.get("attnlab.current") == "no":
+        if not record.is_current:
             continue
         for part in ("", *PARTS):
-            reason = tags.get(_of_part(MAPS_TAG, part))
+            reason = record.tags.get(_of_part(MAPS_TAG, part))
             if reason is None:
                 continue
-            run, cell = str(record.info.run_name), tags["attnlab.cell"]
+            run, cell = record.name, record.cell
             if reason:
                 maps.append(AttentionMap(reason=reason, run=run, cell=cell, part=part))
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                path = Path(client.download_artifacts(record.info.run_id, _of_part(MAPS_FILE, part), folder))
+                path = Path(client.download_artifacts(record.run_id, _of_part(MAPS_FILE, part), folder))
                 try:
                     maps.append(AttentionMap(**_read_map(path), run=run, cell=cell, part=part))
                 except ValueError as error:  # its image alone is lost
@@ -240,18 +235,18 @@ def log_model(client: MlflowClient, run_id: str, folder: Path) -> None:
     fields = {"source_run_id": record.info.run_id, "params": dict(record.data.params), "model_type": "attnlab"}
     fields["name"] = re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name))  # MLflow allows no / : . % or quotes
     fields["tags"] = {WEIGHTS_TAG: weights.relative_to(folder.parent.parent).as_posix()}
-    known = logged_models(client, record)  # of a call that was cut off
+    known = logged_models(client, record.info.experiment_id, run_id)  # of a call that was cut off
     model = known[0] if known else client.create_logged_model(record.info.experiment_id, **fields)
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(record.info.run_id, [LoggedModelOutput(model.model_id, step=0)])  # a link on the page of the run
 
 
-def logged_models(client: MlflowClient, record: Record) -> list[LoggedModel]:
+def logged_models(client: MlflowClient, experiment_id: str, run_id: str) -> list[LoggedModel]:
     """Return the logged models of a run: one, or none."""
-    return list(client.search_logged_models([record.info.experiment_id], f"source_run_id = '{record.info.run_id}'"))
+    return list(client.search_logged_models([experiment_id], f"source_run_id = '{run_id}'"))
 
 
-def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
+def fetch_weights(record: RunRecord, folder: Path, *, root: Path) -> None:
     """Copy the weights of a run that was trained from another folder of runs to its folder in this one, unless they are there.
 
     Args:
@@ -261,8 +256,8 @@ def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
     Raises:
         UserError: the record has no weights, or they cannot be fetched or written.
     """
-    run_id, origin = record.info.run_id, folder / ORIGIN
-    if record.data.tags.get("attnlab.owner") == owner_id(root):
+    run_id, origin = record.run_id, folder / ORIGIN
+    if record.owner == owner_id(root):
         return
     if origin.is_file() and origin.read_text(encoding="utf-8") == run_id:
         return
@@ -276,7 +271,7 @@ def fetch_weights(record: Record, folder: Path, *, root: Path) -> None:
                 shutil.move(path, folder / name)
         origin.write_text(run_id, encoding="utf-8")
     except Exception as error:  # of MLflow, of its artifact store, or of the disk
-        raise UserError(f"the weights of {record.info.run_name} cannot be fetched: {describe_error(error)}") from error
+        raise UserError(f"the weights of {record.name} cannot be fetched: {describe_error(error)}") from error
 
 
 def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
@@ -304,17 +299,16 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     experiment = find_experiment(client, study)
     frames = []
     for record in search_runs(client, experiment.experiment_id):
-        tags = record.data.tags
-        if ITEMS_TAG not in tags or tags.get("attnlab.current") == "no":
+        if not record.items or not record.is_current:
             continue
-        path, name = _local_path(record), str(record.info.run_name)
+        path, name = _local_path(record), record.name
         if path is not None:
             arrays = read_items(path, name)
         else:
             with tempfile.TemporaryDirectory() as copy:
-                arrays = read_items(Path(client.download_artifacts(record.info.run_id, ITEMS_FILE, copy)), name)
-        of_run = {"run_id": record.info.run_id, "name": record.info.run_name, "cell": tags["attnlab.cell"]}
-        frames.append(pandas.DataFrame({**of_run, "seed": int(tags["attnlab.seed"]), **arrays}))
+                arrays = read_items(Path(client.download_artifacts(record.run_id, ITEMS_FILE, copy)), name)
+        of_run = {field: getattr(record, field) for field in ("run_id", "name", "cell", "seed")}
+        frames.append(pandas.DataFrame({**of_run, **arrays}))
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
     if not frames:
         return pandas.DataFrame(columns=columns)
@@ -322,9 +316,9 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return items.reindex(columns=columns)
 
 
-def _local_path(record: Record) -> Path | None:
+def _local_path(record: RunRecord) -> Path | None:
     """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
-    address = urlparse(str(record.info.artifact_uri))
+    address = urlparse(record.artifact_uri)
     path = Path(unquote(address.path)) / ITEMS_FILE
     return path if address.scheme in ("", "file") and path.is_file() else None
 

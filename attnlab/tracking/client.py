@@ -23,14 +23,12 @@ from attnlab._util.database import is_postgresql, one_at_a_time, outage, storage
 from attnlab._util.files import causes, describe_disk_error, file_lock, real_path
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
-from attnlab.tracking.attempts import STUDY_TAG
+from attnlab.tracking.record import DamagedRecord, RunRecord, StudyRecord, tag
 from attnlab.tracking.relocation import relocate_artifacts
-from attnlab.tracking.schema import misfit_of_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment
-    from mlflow.entities import Run as Record
+    from mlflow.entities import Experiment, Run
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset vi
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 HTTP_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-_snapshot: ContextVar[dict[tuple[tuple[str, ...], str, bool], list[Record]] | None] = ContextVar("snapshot", default=None)
+_snapshot: ContextVar[dict[tuple[tuple[str, ...], str, bool], list[RunRecord]] | None] = ContextVar("snapshot", default=None)
 _responsive: set[str] = set()  # stores that have responded to this process; a reader's own calls find out if one no longer does
 TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}  # HTTP status codes that MLflow itself retries
 
@@ -266,7 +264,7 @@ def log_batch(
 
 def is_study(experiment: Experiment) -> bool:
     """Return whether an experiment belongs to attnlab."""
-    return isinstance(experiment.name, str) and STUDY_TAG in experiment.tags
+    return isinstance(experiment.name, str) and tag("study", StudyRecord) in experiment.tags
 
 
 def search_studies(client: MlflowClient) -> list[Experiment]:
@@ -282,7 +280,7 @@ def search_studies(client: MlflowClient) -> list[Experiment]:
 
 def search_runs(
     client: MlflowClient, experiments: str | Sequence[str], filter_string: str = "", *, deleted: bool = False
-) -> list[Record]:
+) -> list[RunRecord]:
     """Return the records of an experiment, or of several, that match ``filter_string``, in the order in which they started.
 
     Active records are returned, or only the deleted ones if ``deleted``. Runs of other programs are left out. A record with
@@ -297,7 +295,7 @@ def search_runs(
     return list(searches[key])
 
 
-def _search_runs(client: MlflowClient, ids: tuple[str, ...], filter_string: str, deleted: bool) -> list[Record]:
+def _search_runs(client: MlflowClient, ids: tuple[str, ...], filter_string: str, deleted: bool) -> list[RunRecord]:
     from mlflow.entities import ViewType
 
     view = ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY
@@ -306,7 +304,7 @@ def _search_runs(client: MlflowClient, ids: tuple[str, ...], filter_string: str,
     last_notice = time.monotonic()
     while True:
         page = client.search_runs([*ids], filter_string, page_token=token, **options)
-        records += [record for record in page if _is_record(record)]
+        records += [record for run in page if (record := _record_in(run))]
         token = page.token
         if not token:
             return records
@@ -315,15 +313,18 @@ def _search_runs(client: MlflowClient, ids: tuple[str, ...], filter_string: str,
             logger.info("reading the records of a study: %s runs so far", f"{len(records):,}")
 
 
-def _is_record(run: Record) -> bool:
-    if "attnlab.fingerprint" not in run.data.tags:
-        return False
-    if misfit := misfit_of_run(run.data.tags):
-        _warn_of_damage(run.info.run_id, " ".join(misfit))
-    return misfit is None
+def _record_in(run: Run) -> RunRecord | None:
+    """Return the record in a run of MLflow; None for a run of another program, and, with a warning, for a damaged record."""
+    if tag("key") not in run.data.tags:
+        return None
+    try:
+        return RunRecord.of(run)
+    except DamagedRecord as damage:
+        _warn_of_damage(run.info.run_id, str(damage))
+        return None
 
 
 @cache
-def _warn_of_damage(run_id: str, misfit: str) -> None:
+def _warn_of_damage(run_id: str, damage: str) -> None:
     """Warn once per process, because a report reads the records several times."""
-    logger.warning("ignoring MLflow run %s: its tag %s", run_id, misfit)
+    logger.warning("ignoring MLflow run %s: %s", run_id, damage)

@@ -28,6 +28,7 @@ from attnlab._util.patience import CONFLICTS, MAX_BACKOFF, MIN_BACKOFF, NOTICE_A
 from attnlab._util.redact import redact
 from attnlab.errors import UserError
 from attnlab.tracking.client import Point, log_batch, storable, summarize_error, unavailable_reason
+from attnlab.tracking.record import REQUEST_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 5.0  # for all remaining calls together, once ``set_deadline`` was called
 FLUSH_POINTS, FLUSH_SECONDS = 400, 2.0  # buffered points are sent when either is reached
-REQUEST_TAG = "attnlab.attempt_id"  # tag that identifies the create_run request a record belongs to
 
 logger = logging.getLogger(__name__)
 

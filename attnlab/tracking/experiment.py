@@ -21,11 +21,10 @@ from attnlab._util.redact import command_line
 from attnlab.config.reader import read_study
 from attnlab.config.yaml import assignment
 from attnlab.errors import UserError
-from attnlab.tracking.attempts import STUDY_TAG
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
-from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.schema import require_study
+from attnlab.tracking.record import CALL, NOTE_TAG, STUDY_FILE, StudyRecord, entries, tag, to_tags
+from attnlab.tracking.runs import find_experiment, require_study
 from attnlab.tracking.tags import command, split_note, study_text, with_answer
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 
-CALL_PREFIX = "attnlab.call."  # of experiment tags, one for each call
-FILE_PREFIX = "attnlab.study_file."  # of experiment tags with a study file, compressed, in parts
 PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
 LARGEST = 1 << 20  # bytes of a study file
 MAX_COMMAND = 4_000  # characters
@@ -58,8 +55,8 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     if experiment.lifecycle_stage == "deleted":
         raise UserError(f"the experiment {study!r} was deleted in MLflow: restore it there, or rename the study")
     require_study(experiment)
-    if STUDY_TAG not in experiment.tags:
-        client.set_experiment_tag(experiment.experiment_id, STUDY_TAG, study)
+    if tag("study", StudyRecord) not in experiment.tags:
+        client.set_experiment_tag(experiment.experiment_id, tag("study", StudyRecord), study)
     return experiment.experiment_id
 
 
@@ -68,7 +65,7 @@ def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
     client = connect(runs_folder(root))
     experiment = find_experiment(client, study)
     text = with_answer(answer, split_note(experiment.tags)[1])
-    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", text)
+    client.set_experiment_tag(experiment.experiment_id, NOTE_TAG, text)
 
 
 def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:
@@ -78,7 +75,8 @@ def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:
         on_server = tracking_uri(root).startswith("http")
         folder = None if on_server else (root / "artifacts" / name).as_uri()
         try:
-            return client.get_experiment(client.create_experiment(name, artifact_location=folder, tags={STUDY_TAG: name}))
+            tags = to_tags(StudyRecord, study=name)
+            return client.get_experiment(client.create_experiment(name, artifact_location=folder, tags=tags))
         except TrackingRejected:  # it exists: created by another parent, or by a call whose response was lost
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
@@ -120,18 +118,17 @@ def call_tags(call: Call, *, number: int) -> dict[str, str]:
     digest = hashlib.sha256(call.text.encode()).hexdigest()[:12]
     packed = base64.b64encode(zlib.compress(call.text.encode(), 9)).decode()
     parts = {
-        f"{FILE_PREFIX}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
+        f"{STUDY_FILE}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
     }
-    return {**parts, f"{CALL_PREFIX}{number:04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
+    return {**parts, f"{CALL}{number:04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
 
 
 def read_calls(tags: Mapping[str, str]) -> list[Call]:
     """Return the calls recorded in the tags of a study's experiment, the last one last."""
     calls = []
-    for key in sorted(key for key in tags if key.startswith(CALL_PREFIX)):
-        fields = json.loads(tags[key])
+    for _, fields in sorted(entries(tags, CALL).items()):
         digest, parts = fields["text"]
-        packed = "".join(tags[f"{FILE_PREFIX}{digest}.{i}"] for i in range(parts))
+        packed = "".join(tags[f"{STUDY_FILE}{digest}.{i}"] for i in range(parts))
         text = zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST).decode()
         calls.append(Call(fields["command"], fields["file"], text))
     return calls

@@ -6,22 +6,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
-from attnlab._util.run_state import NOT_COMPARED
-from attnlab.tracking.attempts import REDONE_TAG
+from attnlab._util.run_state import RunState
 from attnlab.tracking.client import connect, runs_folder, search_runs
-from attnlab.tracking.runs import find_experiment, is_current, recorded_experiment
+from attnlab.tracking.record import FUTILE, OWN_LOOKS, RunRecord, StudyRecord, entries, tag, to_tags
+from attnlab.tracking.runs import find_experiment, recorded_experiment
 
-if TYPE_CHECKING:
-    from mlflow.entities import Run as Record
-
-ANNOUNCED_TAG = "attnlab.looks"  # first and last number of seeds, and the time of the announcement, as JSON
-JUDGED_TAG = "attnlab.judged"  # number of seeds and time of each look, as JSON
-OWN_PREFIX = f"{JUDGED_TAG}."  # of a tag per comparison with looks of its own: its name and its looks, as JSON
-FUTILE_PREFIX = "attnlab.futile."  # of a tag per comparison that received no more seeds, as JSON
-LOOK_PREFIXES = (ANNOUNCED_TAG, JUDGED_TAG, FUTILE_PREFIX)  # of all tags that record looks
+LOOK_PREFIXES = (tag("looks", StudyRecord), tag("judged", StudyRecord), FUTILE)  # of all tags that record looks
 MAX_LOOKS = 200  # MLflow rejects an experiment's tag longer than 5,000 characters
 
 Looks = tuple[tuple[int, int], ...]
@@ -53,26 +45,22 @@ def read_looks(study: str, root: str | Path | None = None) -> RecordedLooks:
 
 def looks_in(tags: Mapping[str, str]) -> RecordedLooks:
     """Return the looks that the tags of a study's experiment record; `look_tags` returns the tags."""
-    own = dict(json.loads(value) for key, value in tags.items() if key.startswith(OWN_PREFIX))
-    futile = [json.loads(value) for key, value in tags.items() if key.startswith(FUTILE_PREFIX)]
-    announced = json.loads(tags[ANNOUNCED_TAG]) if ANNOUNCED_TAG in tags else None
+    record = StudyRecord.of_tags(tags)
     return RecordedLooks(
-        tuple(announced) if announced else None,
-        _pairs(json.loads(tags.get(JUDGED_TAG, "[]"))),
-        {name: _pairs(looks) for name, looks in own.items()},
-        {name: tuple(numbers) for name, numbers in futile},  # type: ignore[misc]
+        tuple(record.looks) if record.looks else None,  # type: ignore[arg-type]
+        _pairs(record.judged),
+        {name: _pairs(looks) for name, looks in entries(tags, OWN_LOOKS).values()},
+        {name: tuple(numbers) for name, numbers in entries(tags, FUTILE).values()},
     )
 
 
 def look_tags(looks: RecordedLooks) -> dict[str, str]:
     """Return the tags that record looks; without any, a tag with none."""
-    tags = {JUDGED_TAG: json.dumps(looks.study)}
-    if looks.announced:
-        tags[ANNOUNCED_TAG] = json.dumps(looks.announced)
+    tags = to_tags(StudyRecord, judged=looks.study, **({"looks": looks.announced} if looks.announced else {}))
     for name, own in looks.own.items():
-        tags[f"{OWN_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, own])
+        tags[f"{OWN_LOOKS}{crc32(name.encode()):08x}"] = json.dumps([name, own])
     for name, numbers in looks.futile.items():
-        tags[f"{FUTILE_PREFIX}{crc32(name.encode()):08x}"] = json.dumps([name, numbers])
+        tags[f"{FUTILE}{crc32(name.encode()):08x}"] = json.dumps([name, numbers])
     return tags
 
 
@@ -111,20 +99,14 @@ def earliest_start(study: str, root: str | Path | None = None) -> int | None:
     if recorded is None:
         return None
     active, deleted = (search_runs(recorded[0], recorded[1].experiment_id, deleted=stage) for stage in (False, True))
-    reported = {record.data.tags["attnlab.fingerprint"] for record in active if is_current(record)}
-    return start_of(
-        r for r in (*active, *deleted) if r.data.tags.get(REDONE_TAG, r.data.tags["attnlab.fingerprint"]) in reported
-    )
+    reported = {record.key for record in active if record.is_current}
+    return start_of(record for record in (*active, *deleted) if (record.redone or record.key) in reported)
 
 
-def start_of(records: Iterable[Record]) -> int | None:
+def start_of(records: Iterable[RunRecord]) -> int | None:
     """Return the start of the earliest completed run of a cell among these records; None without one."""
-    starts = [
-        record.info.start_time
-        for record in records
-        if record.data.tags.get("attnlab.state") == "completed" and record.data.tags.get("attnlab.phase") not in NOT_COMPARED
-    ]
-    return min(starts, default=None)
+    completed = (record for record in records if record.is_compared and record.state == RunState.COMPLETED)
+    return min((record.start for record in completed), default=None)
 
 
 def _merged(earlier: Looks, new: Looks) -> Looks:

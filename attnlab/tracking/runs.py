@@ -6,7 +6,6 @@ curves of all runs of an experiment.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
@@ -20,10 +19,9 @@ from attnlab._util.cost_metrics import describe_in
 from attnlab._util.metrics import is_curve
 from attnlab._util.text import escape_surrogates
 from attnlab.config.command import CommandConfig
-from attnlab.config.comparability import identity_of_test, test_identity
+from attnlab.config.comparability import flatten_config, identity_of_test, test_identity
 from attnlab.config.yaml import read
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.attempts import DOUBLES_TAG, QUESTIONS_TAG, final_metrics, restored
 from attnlab.tracking.client import (
     NOTICE_SECONDS,
     connect,
@@ -35,15 +33,13 @@ from attnlab.tracking.client import (
     search_studies,
     tracking_uri,
 )
-from attnlab.tracking.schema import require_study
+from attnlab.tracking.record import DamagedRecord, RunRecord, StudyRecord, restored, with_tag
 from attnlab.tracking.system_metrics import PREFIX
-from attnlab.tracking.tags import flatten_config
 
 if TYPE_CHECKING:
     import pandas
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
-    from mlflow.entities import Run as Record
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +62,8 @@ def study_name(study: str | Path) -> str:
     return str(study)
 
 
-def find_experiment(client: MlflowClient, study: str) -> Experiment:
-    """Return the MLflow experiment of a study.
+def find_experiment(client: MlflowClient, study: str) -> StudyRecord:
+    """Return the record of a study.
 
     Raises:
         UserError: there is no such study (the message suggests similar names), or its experiment was deleted in MLflow.
@@ -84,8 +80,8 @@ def find_experiment(client: MlflowClient, study: str) -> Experiment:
     return require_study(experiment)
 
 
-def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[MlflowClient, Experiment] | None:
-    """Return a client and the MLflow experiment of a study, or None when the study has no record. Creates nothing.
+def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[MlflowClient, StudyRecord] | None:
+    """Return a client and the record of a study, or None when the study has no record. Creates nothing.
 
     Args:
         root: the runs folder; default ``ATTNLAB_RUNS``, else ``./runs``.
@@ -101,6 +97,18 @@ def recorded_experiment(study: str, root: str | Path | None = None) -> tuple[Mlf
     if experiment is None or experiment.lifecycle_stage == "deleted" or not is_study(experiment):
         return None
     return client, require_study(experiment)
+
+
+def require_study(experiment: Experiment) -> StudyRecord:
+    """Return the record in the experiment of a study.
+
+    Raises:
+        UserError: a tag of it cannot be read.
+    """
+    try:
+        return StudyRecord.of(experiment)
+    except DamagedRecord as damage:
+        raise UserError(f"cannot use the record of the study {experiment.name!r}: {damage}", "MLflow") from None
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def list_studies(root: str | Path | None = None) -> list[StudyEntry]:
     client = connect(runs_folder(root))
     studies = []
     for experiment in search_studies(client):
-        filter_string = "tags.`attnlab.phase` != ''"  # which only runs of attnlab have
+        filter_string = with_tag("phase", "", equal=False)  # which only runs of attnlab have
         latest = client.search_runs(
             [experiment.experiment_id], filter_string, max_results=1, order_by=["attributes.start_time DESC"]
         )
@@ -200,45 +208,36 @@ def load_runs(
     folder = runs_folder(root)
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study_name(study)).experiment_id)
-    rows = [row_of(record, folder, with_config=config) for record in records if every or is_current(record)]
+    rows = [row_of(record, folder, with_config=config) for record in records if every or record.is_current]
     return pandas.DataFrame(rows)
 
 
-def is_current(record: Record) -> bool:
-    """Return whether the latest plan of its study contains a run."""
-    return record.data.tags.get("attnlab.current") != "no"
-
-
-def row_of(record: Record, root: Path, *, with_config: bool = True) -> dict[str, Any]:
+def row_of(record: RunRecord, root: Path, *, with_config: bool = True) -> dict[str, Any]:
     """Return the row of a record in the table of ``load_runs``."""
-    tags, info = record.data.tags, record.info
-    tag = {key.removeprefix("attnlab."): value for key, value in tags.items() if key.startswith("attnlab.")}
-    ended = (info.end_time or int(1_000 * time.time())) / 1_000
     import pandas
 
-    row = {"run_id": info.run_id, "name": info.run_name or "", "cell": tag.get("cell"), "study": tag.get("study")}
-    row |= {"state": tag.get("state"), "reason": tag.get("reason", ""), "seed": int(tag["seed"])}
-    row |= {"fingerprint": tag["fingerprint"], "attempt": int(tag.get("attempt", 1))}
-    row |= {"phase": tag.get("phase", "grid"), "trial": int(tag["trial"]) if "trial" in tag else None}
-    row |= {"params": json.loads(tag.get("params", "{}"))}
-    config = json.loads(tag["config"])
-    axes = {axis: label for axis, label in json.loads(tag["axes"]).items() if axis not in row}
+    ended = (record.end or int(1_000 * time.time())) / 1_000
+    row = {name: getattr(record, name) for name in ("run_id", "name", "cell", "study", "state", "reason", "seed")}
+    row |= {"fingerprint": record.key}
+    row |= {name: getattr(record, name) for name in ("attempt", "phase", "trial", "params")}
+    config = record.config
+    axes = {axis: label for axis, label in record.axes.items() if axis not in row}
     row |= {**(flatten_config(config) if with_config else {}), **axes}
-    row |= {f"factor.{name}": level for name, level in json.loads(tag.get("factors", "{}")).items()}
+    row |= {f"factor.{name}": level for name, level in record.factors.items()}
     # A program may print a metric with the name of an axis, which stays.
-    row |= {name: value for name, value in final_metrics(record).items() if name not in row}
-    row |= {key: value for key, value in tag.items() if key.startswith("length.")}
-    row |= {"init.taken": tag["init"]} if "init" in tag else {}
+    row |= {name: value for name, value in record.summary.items() if name not in row}
+    row |= record.untested_lengths
+    row |= {} if record.init is None else {"init.taken": record.init}
     if "command" in config:
         row |= {"test": identity_of_test(CommandConfig.model_validate(config))}
     else:
-        length = int(text) if (text := record.data.params.get("length", "")).isdigit() else None
+        length = int(text) if (text := record.logged.get("length", "")).isdigit() else None
         row |= {"length": length, "test": test_identity(config, length)}
-    row |= {"started": pandas.to_datetime(info.start_time, unit="ms", utc=True)}
-    seconds = ended - info.start_time / 1_000  # negative if the clock was set back: unknown
-    row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / tag.get("folder", ""))}
-    row |= {key: tag.get(key, "") for key in ("device", "versions", "commit", "matched", "data_sizes")}
-    row |= {"data_notes": json.loads(tag.get("data_notes", "[]"))}
+    row |= {"started": pandas.to_datetime(record.start, unit="ms", utc=True)}
+    seconds = ended - record.start / 1_000  # negative if the clock was set back: unknown
+    row |= {"seconds": seconds if seconds >= 0 else math.nan, "folder": str(root / record.folder)}
+    row |= {"device": record.device or ""}
+    row |= {name: getattr(record, name) for name in ("versions", "commit", "matched", "data_sizes", "data_notes")}
     # JSON can hold surrogates, which a column of texts cannot.
     return {escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in row.items()}
 
@@ -254,16 +253,16 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     folder = runs_folder(root)
     client = connect(folder)
     records = search_runs(client, find_experiment(client, study).experiment_id)
-    current = [record for record in records if is_current(record)]
+    current = [record for record in records if record.is_current]
     uri = tracking_uri(folder)
     with readable_errors(uri):
         curves = read_curves(client, uri, current)
     points = [
-        (record.info.run_id, record.info.run_name, key, step, value)
+        (record.run_id, record.name, key, step, value)
         for record in current
-        for key in sorted(record.data.metrics)
+        for key in sorted(record.metrics)
         if not key.startswith(PREFIX)
-        for step, value in curves.get((record.info.run_id, key), ())
+        for step, value in curves.get((record.run_id, key), ())
     ]
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
 
@@ -273,20 +272,15 @@ def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]
 
     They come from the study's record rather than its YAML, which may be older and which the command line may have overridden.
     """
-    return decode_questions(find_experiment(connect(runs_folder(root)), study))
-
-
-def decode_questions(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the questions in the record of a study; see ``questions``."""
-    return json.loads(experiment.tags.get(QUESTIONS_TAG, "[]"))
+    return find_experiment(connect(runs_folder(root)), study).questions
 
 
 def doubles(study: str, root: str | Path | None = None) -> dict[str, str]:
     """Return the names of baselines that are not run -> the names of the cells with the same configuration that are."""
-    return json.loads(find_experiment(connect(runs_folder(root)), study).tags.get(DOUBLES_TAG, "{}"))
+    return find_experiment(connect(runs_folder(root)), study).doubles
 
 
-def read_curves(client: MlflowClient, uri: str, records: Sequence[Record]) -> Curves:
+def read_curves(client: MlflowClient, uri: str, records: Sequence[RunRecord]) -> Curves:
     """Return all curves of these records.
 
     Args:
@@ -301,15 +295,15 @@ def read_curves(client: MlflowClient, uri: str, records: Sequence[Record]) -> Cu
     return _read_from_server(client, records)
 
 
-def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
+def _read_from_database(uri: str, records: Sequence[RunRecord]) -> Curves:
     from mlflow.store.tracking.dbmodels.models import SqlMetric, SqlRun
     from sqlalchemy import NullPool, create_engine, select
 
     query = select(SqlMetric.run_uuid, SqlMetric.key, SqlMetric.timestamp, SqlMetric.step, SqlMetric.value, SqlMetric.is_nan)
     query = query.join(SqlRun, SqlRun.run_uuid == SqlMetric.run_uuid)
-    query = query.where(SqlRun.experiment_id == int(records[0].info.experiment_id), SqlMetric.key.contains("/"))
+    query = query.where(SqlRun.experiment_id == int(records[0].experiment_id), SqlMetric.key.contains("/"))
     query = query.order_by(SqlMetric.timestamp, SqlMetric.step, SqlMetric.value)
-    run_ids = {record.info.run_id for record in records}
+    run_ids = {record.run_id for record in records}
     curves: Curves = {}
     with create_engine(uri, poolclass=NullPool).connect() as connection:
         for run_id, key, _, step, value, is_nan in connection.execute(query):
@@ -318,14 +312,14 @@ def _read_from_database(uri: str, records: Sequence[Record]) -> Curves:
     return curves
 
 
-def _read_from_server(client: MlflowClient, records: Sequence[Record]) -> Curves:
+def _read_from_server(client: MlflowClient, records: Sequence[RunRecord]) -> Curves:
     curves: Curves = {}
     last_notice = time.monotonic()
     for number, record in enumerate(records):
         if time.monotonic() - last_notice > NOTICE_SECONDS:
             last_notice = time.monotonic()
             logger.info("reading the curves of %s runs: %.0f %%", f"{len(records):,}", 100 * number / len(records))
-        for key in filter(is_curve, record.data.metrics):
-            history = client.get_metric_history(record.info.run_id, key)
-            curves[record.info.run_id, key] = [(point.step, restored(point.value)) for point in history]
+        for key in filter(is_curve, record.metrics):
+            history = client.get_metric_history(record.run_id, key)
+            curves[record.run_id, key] = [(point.step, restored(point.value)) for point in history]
     return curves

@@ -26,13 +26,13 @@ from attnlab._util.git import git
 from attnlab._util.packages import version_of
 from attnlab._util.redact import command_line, redact
 from attnlab.config.command import CommandConfig
-from attnlab.config.comparability import identity_of_test, task_length
+from attnlab.config.comparability import flatten_config, identity_of_test, task_length
 from attnlab.config.grid import assigned_base
 from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
-from attnlab.config.types import LAYERS, layers_text, recorded_position, recorded_variant, text
+from attnlab.config.types import text
 from attnlab.errors import UserError
-from attnlab.tracking.attempts import DOUBLES_TAG, PLANNED_TAG
+from attnlab.tracking.record import NOTE_TAG, StudyRecord, tag, to_tags
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -55,28 +55,6 @@ COMMON_PARAMS = {
 NOTE_LIMIT = 7_900  # characters; MLflow rejects a run's tag longer than 8,000
 STUDY_NOTE_LIMIT = 4_900  # characters; MLflow rejects an experiment's tag longer than 5,000
 RULE = "\n\n---\n\n"  # between the answer of a study and its plan
-
-
-def flatten_config(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration, as read from its JSON, with dotted names: ``{"train.lr": 3e-4, "variant": "dense"}``.
-
-    It takes a dictionary rather than a ``RunConfig`` so that records of other versions of attnlab can be read.
-    """
-    flat: dict[str, Any] = {}
-    for key, value in fields.items():
-        if key in ("task", "variant", "position"):
-            flat[key] = text(value) if value else "none"
-        elif key == "init":  # the name of the stage; None: from scratch
-            flat |= {key: value["from"], "init.run": value["fingerprint"]} if value else {key: None}
-        elif isinstance(value, dict) and key != "sources":
-            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
-        else:
-            flat[key] = value
-    if optimizer := flat.get("train.optimizer"):  # a program of the user has none
-        flat["train.optimizer"] = text(optimizer)
-    if layers := flat.get(LAYERS):
-        flat |= {"variant": recorded_variant(layers), "position": recorded_position(layers), LAYERS: layers_text(layers)}
-    return flat
 
 
 def param_names(axes: list[str]) -> dict[str, str]:
@@ -120,44 +98,27 @@ def _short(value: Any) -> str:
 
 def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """Return the MLflow tags of a run: its origin, how to repeat it, and how the UI shows it."""
-    text = run.settings.to_json()
-    settings = run.cell.settings
-    variant = run.cell.axes.get("variant", "" if isinstance(settings, CommandConfig) else settings.variant_label)
-    tags = {
-        "attnlab.study": plan.study.study,
-        "attnlab.cell": run.cell.name,
-        "attnlab.seed": str(run.seed),
-        "attnlab.phase": run.phase,
-        "attnlab.fingerprint": run.key,
-        "attnlab.axes": json.dumps(run.cell.axes),
-        "attnlab.config": json.dumps(json.loads(text), separators=(",", ":")),
-        "attnlab.test": identity_of_test(run.settings),
-        "attnlab.versions": versions(),
-        "attnlab.folder": f"work/{run.key}",
-        "attnlab.command": command(),
+    settings, cell = run.cell.settings, run.cell
+    variant = cell.axes.get("variant", "" if isinstance(settings, CommandConfig) else settings.variant_label)
+    config = json.dumps(json.loads(run.settings.to_json()), separators=(",", ":"))
+    fields = {"study": plan.study.study, "cell": cell.name, "seed": run.seed, "phase": run.phase, "key": run.key}
+    fields |= {"axes": cell.axes, "config": config, "test": identity_of_test(run.settings), "folder": f"work/{run.key}"}
+    fields |= {"versions": versions(), "command": command(), **({} if run.trial is None else {"trial": run.trial})}
+    fields |= {} if run.phase == "grid" else {"params": run.params}
+    if plan.study.search is not None:
+        fields["search"] = plan.study.search.model_dump_json(exclude_none=True)
+    of_cell = {name: getattr(cell, name) for name in ("factors", "matched", "data_notes", "data_sizes")}
+    commit, dirty = checkout(str(plan.folder))
+    return {
+        **to_tags(**fields, **{name: value for name, value in of_cell.items() if value}),
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
         # A report draws the cells of a variant in shades of this color.
         "mlflow.runColor": color_of(str(variant)),
-        "mlflow.note.content": run_note(run, plan=plan),
-        **git_tags(str(plan.folder)),
+        NOTE_TAG: run_note(run, plan=plan),
+        **({"mlflow.source.git.commit": commit, **to_tags(commit=commit[:12] + dirty)} if commit else {}),
     }
-    if plan.study.search is not None:
-        tags["attnlab.search"] = plan.study.search.model_dump_json(exclude_none=True)
-    if run.phase != "grid":
-        tags["attnlab.params"] = json.dumps(run.params)
-    if run.cell.factors:
-        tags["attnlab.factors"] = json.dumps(run.cell.factors)
-    if run.cell.matched:
-        tags["attnlab.matched"] = run.cell.matched
-    if run.cell.data_notes:
-        tags["attnlab.data_notes"] = json.dumps(run.cell.data_notes)
-    if run.cell.data_sizes:
-        tags["attnlab.data_sizes"] = run.cell.data_sizes
-    if run.trial is not None:
-        tags["attnlab.trial"] = str(run.trial)
-    return tags
 
 
 def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
@@ -223,12 +184,11 @@ def versions() -> str:
 
 
 @cache
-def git_tags(folder: str) -> dict[str, str]:
-    """Return tags with the commit of the checkout at ``folder``, ``+dirty`` if files differ; empty outside of a checkout."""
+def checkout(folder: str) -> tuple[str, str]:
+    """Return the commit of the checkout at ``folder``, and ``+dirty`` if files differ; "" outside of a checkout."""
     commit = git(folder, "rev-parse", "HEAD")
     is_dirty = commit and git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
-    dirty = "+dirty" if is_dirty else ""
-    return {"mlflow.source.git.commit": commit, "attnlab.commit": commit[:12] + dirty} if commit else {}
+    return commit, "+dirty" if is_dirty else ""
 
 
 def command(most: int = 500) -> str:
@@ -307,13 +267,13 @@ def with_answer(answer: str, note: str) -> str:
 
 def split_note(tags: Mapping[str, str]) -> tuple[str, str]:
     """Return the answer and the plan in the note of a study; "" for an answer that it does not have yet."""
-    answer, _, note = tags.get("mlflow.note.content", "").rpartition(RULE)
+    answer, _, note = tags.get(NOTE_TAG, "").rpartition(RULE)
     return answer, note
 
 
 def study_tags(plan: Plan, answer: str = "") -> dict[str, str]:
     """Return the tags of the study's experiment that follow from its plan; an earlier answer stays above it."""
-    return {"mlflow.note.content": with_answer(answer, study_note(plan)), DOUBLES_TAG: json.dumps(double_baselines(plan))}
+    return {NOTE_TAG: with_answer(answer, study_note(plan)), **to_tags(StudyRecord, doubles=double_baselines(plan))}
 
 
 def double_baselines(plan: Plan) -> dict[str, str]:
@@ -373,11 +333,11 @@ def planned_tags(cells: Mapping[str, Sequence[int]]) -> dict[str, str]:
     for name, seeds in cells.items():
         names.setdefault(tuple(seeds), []).append(name)
     packed = base64.b64encode(zlib.compress(json.dumps([*names.items()]).encode(), 9)).decode()
-    return {PLANNED_TAG: packed if len(packed) <= STUDY_NOTE_LIMIT else ""}
+    return to_tags(StudyRecord, planned=packed if len(packed) <= STUDY_NOTE_LIMIT else "")
 
 
 def read_planned(tags: Mapping[str, str]) -> dict[str, list[int]]:
     """Return the cells and seeds of `planned_tags`; empty without a record."""
-    if not (packed := tags.get(PLANNED_TAG)):
+    if not (packed := tags.get(tag("planned", StudyRecord))):
         return {}
     return {name: seeds for seeds, names in json.loads(zlib.decompress(base64.b64decode(packed))) for name in names}

@@ -7,14 +7,13 @@ its record's status is FINISHED, which is written last.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 from attnlab._util.files import read_end
 from attnlab._util.metrics import ITEMS_FILE, length_of
@@ -22,21 +21,11 @@ from attnlab._util.patience import response_timeout
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import ITEMS_TAG, log_model, log_run_inputs, log_weights, write_reference_scores
-from attnlab.tracking.attempts import (
-    QUESTIONS_TAG,
-    REDONE_TAG,
-    REPLACED_TAG,
-    RESET_TAG,
-    RETRIED,
-    STATUS,
-    THREADS_TAG,
-    failures,
-    state_of,
-)
+from attnlab.tracking.artifacts import log_model, log_run_inputs, log_weights, write_reference_scores
 from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
-from attnlab.tracking.delivery import REQUEST_TAG, Delivery, MetricBuffer, RetryingClient, TrackingRejected
+from attnlab.tracking.delivery import Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment, record_call
+from attnlab.tracking.record import NOTE_TAG, PREFIX, REQUEST_TAG, RETRIED, RunRecord, StudyRecord, tag, to_tags, with_tag
 from attnlab.tracking.tags import (
     owner_id,
     planned_cells,
@@ -52,7 +41,6 @@ from attnlab.tracking.ui import view_state
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run as Record
 
     from attnlab.planning.plan import Cell, Plan, Run
     from attnlab.tracking.artifacts import ReferenceScore
@@ -62,6 +50,12 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
+STATUS = {  # MLflow's; FINISHED for all other states
+    RunState.FAILED: "FAILED",
+    RunState.TIMED_OUT: "FAILED",
+    RunState.INTERRUPTED: "KILLED",
+    RunState.REFUSED: "KILLED",
+}
 
 
 class Tracker:
@@ -75,7 +69,7 @@ class Tracker:
         root: the runs folder.
 
     Raises:
-        TrackingTimeout: by every method but ``log_metrics``, ``set_tag``, ``log_text`` and ``log_file``: the store did not
+        TrackingTimeout: by every method but ``log_metrics``, ``log_tag``, ``log_text`` and ``log_file``: the store did not
             respond in time.
         TrackingRejected: by every method: the store rejected this call or an earlier one for the same run.
     """
@@ -89,48 +83,44 @@ class Tracker:
         self._retrying = RetryingClient(self._raw, self.delivery)
         self._client = cast("MlflowClient", self._retrying)
         self._owner = owner_id(root)
-        self._active: dict[str, Record] = {}
+        self._active: dict[str, RunRecord] = {}
         self._experiment_id = get_or_create_experiment(self._client, plan.study.study, root)
 
     def log_study(self) -> None:
         """Write the study's note, the preset view of the UI, its question and this call."""
-        answer, _ = split_note(self._client.get_experiment(self._experiment_id).tags)
-        tags = {
-            **study_tags(self._plan, answer),
-            VIEW_TAG: view_state(self._plan),
-            QUESTIONS_TAG: json.dumps(self._questions()),
-        }
-        for key, value in tags.items():
-            self._client.set_experiment_tag(self._experiment_id, key, storable(value))
+        recorded = self._study()
+        questions = [question(self._plan)]
+        if any(record.is_finished for record in self._active.values()) and recorded.questions[:1] != questions:
+            questions = [*recorded.questions[:1], *questions]  # the first one is that before the first result
+        answer, _ = split_note(recorded.tags)
+        tags = {**study_tags(self._plan, answer), VIEW_TAG: view_state(self._plan)}
+        self._set_tags({**tags, **to_tags(StudyRecord, questions=questions)})
         record_call(self._client, self._experiment_id, self._plan)
 
-    def _questions(self) -> list[dict[str, Any]]:
-        """Return the question that the study asked before its first result, and the current one if it differs."""
-        current = question(self._plan)
-        if not any(record.info.status == "FINISHED" for record in self._active.values()):
-            return [current]
-        first = json.loads(self._client.get_experiment(self._experiment_id).tags.get(QUESTIONS_TAG, "[]"))[:1]
-        return [current] if first == [current] else [*first, current]
+    def _study(self) -> StudyRecord:
+        return StudyRecord.of(self._client.get_experiment(self._experiment_id))
+
+    def _set_tags(self, tags: dict[str, str]) -> None:
+        for key, value in tags.items():
+            self._client.set_experiment_tag(self._experiment_id, key, storable(value))
 
     def log_plan(self) -> None:
         """Record the cells and seeds that the whole study plans, cells that ``only`` leaves out included."""
-        for key, value in planned_tags(planned_cells(self._plan)).items():
-            self._client.set_experiment_tag(self._experiment_id, key, value)
+        self._set_tags(planned_tags(planned_cells(self._plan)))
 
     def recorded_threads(self) -> int | None:
         """Return the number of threads that ``record_threads`` recorded; None when it has not."""
-        text = self._client.get_experiment(self._experiment_id).tags.get(THREADS_TAG)
-        return None if text is None else int(text)
+        return self._study().threads
 
     def record_threads(self, threads: int) -> None:
         """Record the CPU threads of the study's runs, so that runs of later calls have as many."""
-        self._client.set_experiment_tag(self._experiment_id, THREADS_TAG, str(threads))
+        self._set_tags(to_tags(StudyRecord, threads=threads))
 
     def log_reference_scores(self, scores: Sequence[ReferenceScore], *, partial: bool = False) -> None:
         """Record the study's reference scores; ``partial`` keeps earlier scores that are not in ``scores``."""
         write_reference_scores(self._client, self._experiment_id, scores, partial=partial)
 
-    def reconcile(self, *, alive: Callable[[], set[str]] | None = None) -> dict[str, Record]:
+    def reconcile(self, *, alive: Callable[[], set[str]] | None = None) -> dict[str, RunRecord]:
         """Clean up the records of earlier processes; return the active record of each key.
 
         A record that is RUNNING although its parent has ended becomes ``interrupted``. Of two records with one key, the
@@ -147,59 +137,55 @@ class Tracker:
         keys_alive = before | (alive() if alive else set())
         known = alive is not None or is_local(self._root)
         for record in records:
-            tags = record.data.tags
-            orphaned = known or tags.get("attnlab.owner") == self._owner
-            if record.info.status == "RUNNING" and orphaned and tags.get("attnlab.fingerprint") not in keys_alive:
-                record = self.finish(record.info.run_id, RunState.INTERRUPTED, reason="its parent process ended")
+            orphaned = known or record.owner == self._owner
+            if record.status == "RUNNING" and orphaned and record.key not in keys_alive:
+                record = self.finish(record.run_id, RunState.INTERRUPTED, reason="its parent process ended")
             self._add_active(record)
         return dict(self._active)
 
-    def rename(self, record: Record, *, name: str, cell: Cell) -> Record:
+    def rename(self, record: RunRecord, *, name: str, cell: Cell) -> RunRecord:
         """Give a record the name and the axes that its run has in this plan, if its cell's changed; return it.
 
         MLflow's params cannot be changed: columns of the UI that show axes keep the earlier values.
         """
-        tags = {"attnlab.cell": cell.name, "attnlab.axes": json.dumps(cell.axes)}
-        if tags.items() <= record.data.tags.items():
+        if (record.cell, record.axes) == (cell.name, cell.axes):
             return record
-        earlier, note = record.data.tags["attnlab.cell"], record.data.tags.get("mlflow.note.content", "")
-        tags["mlflow.note.content"] = note.replace(f"**{earlier}**", f"**{cell.name}**", 1)
+        note = record.tags.get(NOTE_TAG, "").replace(f"**{record.cell}**", f"**{cell.name}**", 1)
 
-        def write() -> Record:
-            self._raw.update_run(record.info.run_id, name=name)
-            log_batch(self._raw, record.info.run_id, tags=tags)
-            return self._raw.get_run(record.info.run_id)
+        def write() -> RunRecord:
+            self._raw.update_run(record.run_id, name=name)
+            log_batch(self._raw, record.run_id, tags={**to_tags(cell=cell.name, axes=cell.axes), NOTE_TAG: note})
+            return RunRecord.of(self._raw.get_run(record.run_id))
 
         renamed = self.delivery.call(write)
-        self._active[record.data.tags["attnlab.fingerprint"]] = renamed
+        self._active[record.key] = renamed
         return renamed
 
     def update_plan(self, plan: Plan) -> None:
         """Write records of this plan from now on: the same study with an extended sweep."""
         self._plan = plan
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[RunRecord]:
         """Return the records of the study's experiment as they are in the store, including other parents' records."""
         return search_runs(self._client, self._experiment_id)
 
-    def find(self, key: str) -> Record | None:
+    def find(self, key: str) -> RunRecord | None:
         """Look up the current record of a key in the store, where another parent may have written it.
 
         It is the finished one, else the last. Others that have ended are deleted; of two that are running, the parent without
         the ticket deletes its own.
         """
-        filter_string = f"tags.`attnlab.fingerprint` = '{key}'"
-        records = self._client.search_runs([self._experiment_id], filter_string, order_by=["attributes.start_time ASC"])
+        records = search_runs(self._client, self._experiment_id, with_tag("key", key))
         if records:
-            current = next((record for record in records if record.info.status == "FINISHED"), records[-1])
+            current = next((record for record in records if record.is_finished), records[-1])
             for other in records:
-                if other is not current and other.info.status != "RUNNING":
-                    self.delivery.call(partial(self._delete, other.info.run_id))
+                if other is not current and other.status != "RUNNING":
+                    self.delivery.call(partial(self._delete, other.run_id))
             self._active[key] = current
         return self._active.get(key)
 
     def update_current(self, keys: Collection[str], *, partial: bool = False) -> None:
-        """Set each record's tag ``attnlab.current``: whether the study's plan contains its run.
+        """Record of each run whether the study's plan contains it.
 
         Args:
             keys: keys of the runs that the plan contains.
@@ -209,21 +195,19 @@ class Tracker:
         planned_cells = {cell.name for cell in (*self._plan.stages, *self._plan.cells)}
         excluded_cells = {stage.name for cell in self._plan.unselected for stage in (cell, *cell.stages)}
         for key, record in self._active.items():
-            cell = record.data.tags.get("attnlab.cell")
-            if cell in planned_cells or not (partial or cell in excluded_cells):
+            if record.cell in planned_cells or not (partial or record.cell in excluded_cells):
                 current = "yes" if key in planned else "no"
-                if record.data.tags.get("attnlab.current") != current:
-                    self._client.set_tag(record.info.run_id, "attnlab.current", current)
+                if record.current != current:
+                    self._client.set_tag(record.run_id, tag("current"), current)
 
-    def _add_active(self, record: Record) -> None:
+    def _add_active(self, record: RunRecord) -> None:
         """Make a record the active one of its key, unless the key has a finished one; delete the other."""
-        key = record.data.tags.get("attnlab.fingerprint", record.info.run_id)
-        previous = self._active.get(key)
-        if previous is not None and previous.info.run_id != record.info.run_id:
-            kept, duplicate = (previous, record) if previous.info.status == "FINISHED" else (record, previous)
-            self.delivery.call(partial(self._delete, duplicate.info.run_id))
+        previous = self._active.get(record.key)
+        if previous is not None and previous.run_id != record.run_id:
+            kept, duplicate = (previous, record) if previous.is_finished else (record, previous)
+            self.delivery.call(partial(self._delete, duplicate.run_id))
             record = kept
-        self._active[key] = record
+        self._active[record.key] = record
 
     def _delete(self, run_id: str, how: str = "yes") -> None:
         """Delete a record, which another parent may do at the same time.
@@ -238,7 +222,7 @@ class Tracker:
         try:
             if record.info.status == "RUNNING":
                 self._raw.set_terminated(run_id, STATUS[RunState.INTERRUPTED])
-            self._raw.set_tag(run_id, REPLACED_TAG, how)
+            self._raw.set_tag(run_id, tag("replaced"), how)
             self._raw.delete_run(run_id)
         except MlflowException:
             if self._raw.get_run(run_id).info.lifecycle_stage == "active":
@@ -247,20 +231,16 @@ class Tracker:
     def is_replaced(self, run_id: str) -> bool:
         """Return whether another parent deleted a record, because it took the run over or had a record of it, too."""
         record = self._client.get_run(run_id)
-        return record.info.lifecycle_stage != "active" and REPLACED_TAG in record.data.tags
+        return record.info.lifecycle_stage != "active" and tag("replaced") in record.data.tags
 
     def withdrawn(self) -> dict[str, str]:
         """Return key -> reason of each run without an active record, if the user withdrew the last one.
 
         The reason is ``deleted in MLflow`` or ``withdrawn by attnlab redo``. You should call ``reconcile`` first.
         """
-        reasons: dict[str, str] = {}
-        for record in search_runs(self._client, self._experiment_id, deleted=True):
-            if REPLACED_TAG not in record.data.tags:
-                reasons[record.data.tags["attnlab.fingerprint"]] = "deleted in MLflow"
-        for record in self._active.values():
-            if REDONE_TAG in record.data.tags:
-                reasons[record.data.tags[REDONE_TAG]] = "withdrawn by attnlab redo"
+        deleted = search_runs(self._client, self._experiment_id, deleted=True)
+        reasons = {record.key: "deleted in MLflow" for record in deleted if record.replaced is None}
+        reasons |= {record.redone: "withdrawn by attnlab redo" for record in self._active.values() if record.redone}
         return {key: reason for key, reason in reasons.items() if key not in self._active}
 
     def start(self, run: Run, *, reset: Reset = Reset.NONE) -> str:
@@ -269,33 +249,28 @@ class Tracker:
         Args:
             reset: the files that the run's process removes first. This is recorded in case the parent dies before.
         """
-        extra = {RESET_TAG: str(reset)} if reset else {}
-        return self._create(run, name=run.name, key=run.key, state=RunState.RUNNING, extra=extra)
+        return self._create(run, name=run.name, key=run.key, state=RunState.RUNNING, reset=reset)
 
     def delete(self, run_id: str) -> None:
         """Delete the record of a run that another parent has taken over."""
         self._metrics.pop(run_id)
         self.delivery.call(partial(self._delete, run_id))
 
-    def _create(self, run: Run, *, name: str, key: str, state: RunState, extra: dict[str, str] | None = None) -> str:
-        tags = {**run_tags(run, plan=self._plan), **(extra or {})}
-        tags |= {"attnlab.fingerprint": key, "attnlab.state": str(state), "attnlab.current": "yes"}
-        tags |= {"attnlab.owner": self._owner, "attnlab.attempt": "1"}
+    def _create(self, run: Run, *, name: str, key: str, state: RunState, reset: Reset = Reset.NONE) -> str:
+        fields = {"key": key, "state": state, "current": "yes", "owner": self._owner, "attempt": 1}
+        fields |= {"reset": reset} if reset else {}
         earlier = self._active.get(key)
         if earlier is not None:
-            earlier_tags = earlier.data.tags
-            tags["attnlab.attempt"] = str(1 + int(earlier_tags.get("attnlab.attempt", 0)))
-            tags["attnlab.failures"] = str(failures(earlier))
-            ending = f"{earlier_tags.get('attnlab.state')}: {earlier_tags.get('attnlab.reason', '')}"
-            tags["attnlab.earlier"] = ending[:500]
-        created = self._client.create_run(self._experiment_id, run_name=name, tags=tags)
-        run_id = created.info.run_id
+            fields |= {"attempt": earlier.attempt + 1, "failures": earlier.failures}
+            fields["earlier"] = f"{earlier.state}: {earlier.reason}"[:500]
+        tags = {**run_tags(run, plan=self._plan), **to_tags(**fields)}
+        created = RunRecord.of(self._client.create_run(self._experiment_id, run_name=name, tags=tags))
         if earlier is not None:
-            how = RETRIED if earlier.info.status == "FINISHED" else "yes"
-            self._submit(run_id, self._delete, earlier.info.run_id, how)
-        self._submit(run_id, log_run_inputs, self._raw, run_id, run, self._study_text)
+            how = RETRIED if earlier.is_finished else "yes"
+            self._submit(created.run_id, self._delete, earlier.run_id, how)
+        self._submit(created.run_id, log_run_inputs, self._raw, created.run_id, run, self._study_text)
         self._active[key] = created
-        return run_id
+        return created.run_id
 
     def log_refused(self, run: Run, cell: Cell) -> str:
         """Record a refused cell once: a single record without a seed in its name, with the reason. Return its run ID."""
@@ -307,8 +282,8 @@ class Tracker:
 
     def _log_once(self, run: Run, state: RunState, reason: str, *, name: str, key: str) -> str:
         known = self._active.get(key)
-        if known is not None and (state_of(known), known.data.tags.get("attnlab.reason")) == (state, reason):
-            return self.rename(known, name=name, cell=run.cell).info.run_id
+        if known is not None and (known.state, known.reason) == (state, reason):
+            return self.rename(known, name=name, cell=run.cell).run_id
         run_id = self._create(run, name=name, key=key, state=state)
         self.finish(run_id, state, reason=reason, note=run_note(run, plan=self._plan, reason=reason), counts=False)
         return run_id
@@ -320,9 +295,9 @@ class Tracker:
     def _submit(self, run_id: str, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         self.delivery.submit(partial(function, *args, **kwargs), run_id=run_id)
 
-    def set_tag(self, run_id: str, key: str, value: str) -> None:
-        """Set one tag of a run; the value is escaped and shortened to one line."""
-        self._submit(run_id, self._raw.set_tag, run_id, key, one_line(value))
+    def log_tag(self, run_id: str, name: str, value: str) -> None:
+        """Set one tag of a run, a field of its record or, for example, ``length.512``; the value becomes one line."""
+        self._submit(run_id, self._raw.set_tag, run_id, f"{PREFIX}{name}", one_line(value))
 
     def finish(
         self,
@@ -333,7 +308,7 @@ class Tracker:
         reason: str = "",
         note: str = "",
         counts: bool = True,
-    ) -> Record:
+    ) -> RunRecord:
         """Close a record and return it. MLflow's status is written last: FINISHED means that the record is complete.
 
         Args:
@@ -346,14 +321,15 @@ class Tracker:
         curves = self._metrics.pop(run_id)
         now = int(1_000 * time.time())
         final = [(name, value, now, length_of(name) or 0) for name, value in (summary or {}).items() if value == value]
-        tags = {"attnlab.state": str(state), "attnlab.reason": reason[:4_000], "mlflow.note.content": note}
-        known = next((record for record in self._active.values() if record.info.run_id == run_id), None)
-        tags["attnlab.failures"] = str(1 + (failures(known) if known else 0)) if state in COUNTS_AS_FAILURE and counts else ""
+        known = next((record for record in self._active.values() if record.run_id == run_id), None)
+        tags = {**to_tags(state=state, **({"reason": reason[:4_000]} if reason else {})), **({NOTE_TAG: note} if note else {})}
+        if state in COUNTS_AS_FAILURE and counts:
+            tags |= to_tags(failures=1 + (known.failures if known else 0))
 
-        def end() -> Record:
-            log_batch(self._raw, run_id, points=curves + final, tags={key: value for key, value in tags.items() if value})
+        def end() -> RunRecord:
+            log_batch(self._raw, run_id, points=curves + final, tags=tags)
             self._raw.set_terminated(run_id, STATUS.get(state, "FINISHED"))
-            return self._raw.get_run(run_id)
+            return RunRecord.of(self._raw.get_run(run_id))
 
         stopping = self.delivery.has_deadline
         try:
@@ -362,9 +338,9 @@ class Tracker:
             if known is None or not stopping:
                 raise
             return known  # it stays RUNNING until the next ``reconcile``
-        key = closed.data.tags.get("attnlab.fingerprint", run_id)
-        if key in self._active and self._active[key].info.run_id == run_id:  # else ``reconcile`` has yet to choose between them
-            self._active[key] = closed
+        active = self._active.get(closed.key)
+        if active is not None and active.run_id == run_id:  # else ``reconcile`` has yet to choose between them
+            self._active[closed.key] = closed
         return closed
 
     def log_text(self, run_id: str, name: str, content: str) -> None:
@@ -380,7 +356,7 @@ class Tracker:
         """Attach the scores of a run's test items, if its folder has any."""
         if (folder / ITEMS_FILE).is_file():
             self._submit(run_id, self._raw.log_artifact, run_id, str(folder / ITEMS_FILE))
-            self.set_tag(run_id, ITEMS_TAG, "yes")
+            self.log_tag(run_id, "items", "yes")
 
     def log_weights(self, run_id: str, folder: Path) -> None:
         """Attach the weights in a run's folder, if it has any, for parents on other machines."""
@@ -410,7 +386,7 @@ class Tracker:
         stopping = self.delivery.has_deadline
         try:
             for record in search_runs(self._client, self._experiment_id, "attributes.status = 'RUNNING'"):
-                run_id, request_id = record.info.run_id, record.data.tags.get(REQUEST_TAG)
+                run_id, request_id = record.run_id, record.tags.get(REQUEST_TAG)
                 if request_id in self._retrying.created:
                     with suppress(TrackingRejected):  # reported when the run ended; the next ``reconcile`` repairs the record
                         self.finish(run_id, RunState.INTERRUPTED, reason="the study ended")

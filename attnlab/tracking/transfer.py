@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 from uuid import uuid4
@@ -16,8 +17,7 @@ from pydantic import ConfigDict, Field, PlainSerializer
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
-from attnlab.tracking.artifacts import ITEMS_TAG, read_items
-from attnlab.tracking.attempts import STUDY_TAG, restored
+from attnlab.tracking.artifacts import read_items
 from attnlab.tracking.client import (
     connect,
     log_batch,
@@ -28,15 +28,14 @@ from attnlab.tracking.client import (
 )
 from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.looks import looks_in
+from attnlab.tracking.record import RunRecord, StudyRecord, restored, to_tags
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from attnlab.tracking.tags import read_planned
 from attnlab.tracking.withdrawn import withdrawn_records
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput
-    from mlflow.entities import Run as Record
 
 
 NAME_TAG = "mlflow.runName"
@@ -47,7 +46,7 @@ INCOMPLETE = re.compile(r"([\w.-]+) \(incomplete [0-9a-f]{8}\)")  # name of a st
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class StoredRun:
     """One run as a store holds it, and the schema of a run in a bundle.
 
     Attributes:
@@ -72,19 +71,24 @@ class RunRecord:
     files: Mapping[str, bytes] = field(default_factory=dict)
     deleted: bool = False
 
+    @cached_property
+    def record(self) -> RunRecord:
+        """What its tags say; raises as `RunRecord.of_tags`."""
+        return RunRecord.of_tags(self.tags, name=self.name, status=self.status, start=self.start, end=self.end)
+
     @property
     def key(self) -> str:
         """The fingerprint of its configuration, or the similar key of a trial or a refused cell."""
-        return self.tags["attnlab.fingerprint"]
+        return self.record.key
 
     @property
     def is_current(self) -> bool:
         """Whether the latest plan of its study contains it."""
-        return self.tags.get("attnlab.current") != "no" and not self.deleted
+        return self.record.is_current and not self.deleted
 
 
 @dataclass(frozen=True)
-class StudyRecord:
+class StoredStudy:
     """The record of a study.
 
     Attributes:
@@ -95,11 +99,11 @@ class StudyRecord:
 
     name: str
     tags: Mapping[str, str]
-    runs: Sequence[RunRecord]
+    runs: Sequence[StoredRun]
     running: int = 0
 
 
-def read_study_record(study: str, root: str | Path | None = None, *, files: bool = True) -> StudyRecord:
+def read_study_record(study: str, root: str | Path | None = None, *, files: bool = True) -> StoredStudy:
     """Read the record of a study.
 
     Args:
@@ -113,11 +117,11 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     client = connect(runs_folder(root))
     experiment = find_experiment(client, study)
     records = search_runs(client, experiment.experiment_id)
-    ended = [record for record in records if record.info.status != "RUNNING"]
+    ended = [record for record in records if record.status != "RUNNING"]
     deleted = withdrawn_records([], search_runs(client, experiment.experiment_id, deleted=True))
-    return StudyRecord(
+    return StoredStudy(
         study,
-        dict(experiment.tags),
+        experiment.tags,
         [
             *(_read_run(client, record, files=files) for record in ended),
             *(replace(_read_run(client, record, files=False), deleted=True) for record in deleted),
@@ -126,7 +130,7 @@ def read_study_record(study: str, root: str | Path | None = None, *, files: bool
     )
 
 
-def require_storable(record: StudyRecord) -> None:
+def require_storable(record: StoredStudy) -> None:
     """Check the record of a bundle as a whole, before anything of it is used or written; its fields have the right types.
 
     Raises:
@@ -136,16 +140,15 @@ def require_storable(record: StudyRecord) -> None:
     from mlflow.utils import validation
 
     try:
-        _require_fit(misfit_of_study(record.tags))
-        for read in (read_planned, read_calls, looks_in):
+        for read in (StudyRecord.of_tags, read_planned, read_calls, looks_in):
             read(record.tags)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)
         for run in record.runs:
-            _require_fit(misfit_of_run(run.tags))
+            kept = run.record
             if run.tags.get(NAME_TAG, run.name) != run.name:
                 raise ValueError(f"expected the name {run.name!r} in its tag {NAME_TAG}, got {run.tags[NAME_TAG]!r}")
-            if ITEMS_TAG in run.tags and not run.deleted:
+            if kept.items and not run.deleted:
                 read_items(run.files.get(ITEMS_FILE, b""), run.name, "items")
             for key, value in run.tags.items():
                 validation._validate_tag(key, value)
@@ -157,12 +160,7 @@ def require_storable(record: StudyRecord) -> None:
         raise ValueError(str(error)) from None
 
 
-def _require_fit(misfit: tuple[str, str] | None) -> None:
-    if misfit:
-        raise ValueError(f"its tag {' '.join(misfit)}")
-
-
-def write_study_record(record: StudyRecord, root: str | Path | None = None) -> None:
+def write_study_record(record: StoredStudy, root: str | Path | None = None) -> None:
     """Write the record of a study to a store that has no study of this name.
 
     The study appears under its name once it is complete: what an interrupted call has written is no study, and is deleted by
@@ -184,7 +182,7 @@ def write_study_record(record: StudyRecord, root: str | Path | None = None) -> N
         try:
             for run in record.runs:
                 _write_run(client, experiment_id, run)
-            for key, value in {**record.tags, STUDY_TAG: record.name}.items():
+            for key, value in {**record.tags, **to_tags(StudyRecord, study=record.name)}.items():
                 client.set_experiment_tag(experiment_id, key, value)
             client.rename_experiment(experiment_id, record.name)
         except BaseException:
@@ -199,27 +197,27 @@ def _delete_incomplete(client: MlflowClient, study: str) -> None:
             client.delete_experiment(experiment.experiment_id)
 
 
-def _read_run(client: MlflowClient, record: Record, *, files: bool) -> RunRecord:
-    info, data = record.info, record.data
+def _read_run(client: MlflowClient, record: RunRecord, *, files: bool) -> StoredRun:
     points = [
         (key, restored(point.value), point.timestamp, point.step)
-        for key in sorted(data.metrics)
-        for point in client.get_metric_history(info.run_id, key)
+        for key in sorted(record.metrics)
+        for point in client.get_metric_history(record.run_id, key)
     ]
+    inputs = client.get_run(record.run_id).inputs
     datasets = [
         (used.dataset.name, used.dataset.digest, used.dataset.source, next((tag.value for tag in used.tags), ""))
-        for used in (record.inputs.dataset_inputs if record.inputs else ())
+        for used in (inputs.dataset_inputs if inputs else ())
     ]
-    return RunRecord(
-        info.run_name or "",
-        cast(Literal["FINISHED", "FAILED", "KILLED"], info.status),
-        info.start_time,
-        info.end_time or info.start_time,
-        dict(data.tags),
-        dict(data.params),
+    return StoredRun(
+        record.name,
+        cast(Literal["FINISHED", "FAILED", "KILLED"], record.status),
+        record.start,
+        record.end or record.start,
+        record.tags,
+        record.logged,
         points,
         datasets,
-        _read_files(client, info.run_id) if files else {},
+        _read_files(client, record.run_id) if files else {},
     )
 
 
@@ -238,7 +236,7 @@ def _artifact_paths(client: MlflowClient, run_id: str, folder: str | None = None
             yield entry.path
 
 
-def _write_run(client: MlflowClient, experiment_id: str, run: RunRecord) -> None:
+def _write_run(client: MlflowClient, experiment_id: str, run: StoredRun) -> None:
     run_id = client.create_run(experiment_id, start_time=run.start, tags=dict(run.tags), run_name=run.name).info.run_id
     log_batch(client, run_id, points=list(run.points), params=dict(run.params))
     if run.datasets:

@@ -29,6 +29,7 @@ from attnlab._util.process import as_interrupts
 from attnlab._util.redact import LOGIN
 from attnlab.errors import UserError
 from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
+from attnlab.tracking.record import tag, with_tag
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import param_names
 
@@ -43,7 +44,7 @@ def view_state(plan: Plan) -> str:
     names = param_names([*plan.cells[0].axes, *swept])
     params = [*names.values(), *(["phase"] if plan.searched else []), "seed"]
     columns = [f"params.`{name}`" for name in params]
-    columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + ["tags.`attnlab.state`"]
+    columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + [f"tags.`{tag('state')}`"]
     sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
     curve = "valid" if plan.study.command is None else "curve"
     charts = [
@@ -53,7 +54,7 @@ def view_state(plan: Plan) -> str:
         *(_bar(plan, sections["Cost"], name) for name in _costs(plan, "mlflow charts")),
     ]
     state = {
-        "searchFilter": "tags.`attnlab.current` = 'yes'",
+        "searchFilter": with_tag("current", "yes"),
         "orderByKey": f"metrics.`{metric}`",
         "orderByAsc": plan.direction == "min",
         "startTime": "ALL",
@@ -72,7 +73,7 @@ def view_state(plan: Plan) -> str:
         "hideEmptyCharts": True,
         "autoRefreshEnabled": True,
         "useGroupedValuesInCharts": True,
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "attnlab.cell"}]},
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": tag("cell")}]},
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     return f"deflate;{packed}"

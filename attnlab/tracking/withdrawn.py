@@ -1,4 +1,4 @@
-"""Records of a study that do not count: withdrawn by the user, or of seeds that the plan no longer contains.
+"""Records of a study that do not count: withdrawn by the user, of seeds that the plan no longer contains, or to be replaced.
 
 A user may withdraw records: they are deleted, or kept without counting any longer. Their runs are trained again.
 """
@@ -6,112 +6,95 @@ A user may withdraw records: they are deleted, or kept without counting any long
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.run_state import NOT_COMPARED, RunState
+from attnlab._util.run_state import WITHOUT_RESULT, Reset
+from attnlab.config.comparability import comparable_fields
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.artifacts import FILES, WEIGHTS_TAG, logged_models
-from attnlab.tracking.attempts import REDONE_TAG, REPLACED_TAG, RETRIED, state_of
+from attnlab.tracking.artifacts import FILES, logged_models
 from attnlab.tracking.client import log_batch, search_runs, search_studies
-from attnlab.tracking.runs import is_current
-from attnlab.tracking.tags import flatten_config
+from attnlab.tracking.record import RETRIED, WEIGHTS_TAG, RunRecord, to_tags, with_tag
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run as Record
 
-RESULTS = (RunState.COMPLETED, RunState.DIVERGED)  # a run that failed or had too little memory may be tried again
+Place = tuple[str, int]  # cell and seed
 
 
-def withdrawn_records(active: Iterable[Record], deleted: Iterable[Record]) -> list[Record]:
+def withdrawn_records(active: Iterable[RunRecord], deleted: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the records with results that a user withdrew: deleted, redone, or retried.
 
     Records that attnlab itself replaced, because an attempt failed, was interrupted or lacked memory, are not withdrawn.
     """
-    by_user = [record for record in deleted if record.data.tags.get(REPLACED_TAG) in (None, RETRIED)]
-    return [*filter(_has_result, by_user), *filter(_has_result, (r for r in active if REDONE_TAG in r.data.tags))]
+    by_user = [record for record in deleted if record.replaced in (None, RETRIED)]
+    return [record for record in (*by_user, *(r for r in active if r.redone)) if record.is_result]
 
 
-def shown_records(active: Iterable[Record]) -> list[Record]:
-    """Return the records that a study reports."""
-    return [record for record in active if is_current(record) and _is_compared(record)]
+def left_out_records(active: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the records with results that the plan of their study no longer contains."""
+    return [record for record in active if record.is_result and not record.is_current and not record.redone]
 
 
-def place_of(record: Record) -> tuple[str, int]:
-    """Return the cell and the seed of a record."""
-    return record.data.tags["attnlab.cell"], int(record.data.tags["attnlab.seed"])
-
-
-def places(records: Sequence[Record], shown: Sequence[Record]) -> set[tuple[str, int]]:
+def places(records: Sequence[RunRecord], shown: Sequence[RunRecord]) -> set[Place]:
     """Return the cell and seed of records that a study does not report; those of another training or configuration have none.
 
     The plan may no longer contain the cell of a record, which then counts if it was trained as long and tested like the
     others.
+
+    Args:
+        shown: The records that the study reports.
     """
-    found: set[tuple[str, int]] = set()
-    cells = {_configuration(record): record.data.tags["attnlab.cell"] for record in shown} if records else {}
+    found: set[Place] = set()
+    cells = {_configuration(record): record.cell for record in shown} if records else {}
     trainings = {_training(record) for record in shown} if records else set()
     for record in records:
-        own, seed = place_of(record)
-        is_alike = own not in cells.values() and _training(record) in trainings
-        if cell := cells.get(_configuration(record), own if is_alike else ""):
-            found.add((cell, seed))
+        is_alike = record.cell not in cells.values() and _training(record) in trainings
+        if cell := cells.get(_configuration(record), record.cell if is_alike else ""):
+            found.add((cell, record.seed))
     return found
 
 
-def left_out_records(active: Iterable[Record]) -> list[Record]:
-    """Return the records with results that the plan of their study no longer contains."""
-    return [r for r in active if not is_current(r) and REDONE_TAG not in r.data.tags and _has_result(r)]
-
-
-def _is_compared(record: Record) -> bool:
-    return record.data.tags.get("attnlab.phase") not in NOT_COMPARED
-
-
-def _has_result(record: Record) -> bool:
-    return record.info.status == "FINISHED" and _is_compared(record) and state_of(record) in RESULTS
-
-
-def _configuration(record: Record) -> str:
+def _configuration(record: RunRecord) -> str:
     """Return a text that is equal for runs of one cell, whatever their seed and the values that a sweep or a search set."""
-    tags = record.data.tags
-    config = json.loads(tags["attnlab.config"])
-    fields = comparable_fields(config, "" if "command" in config else version_of(tags))
-    return json.dumps(
-        {name: fields[name] for name in fields.keys() - json.loads(tags.get("attnlab.params", "{}")).keys()}, sort_keys=True
-    )
+    fields = comparable_fields(record.config, "" if "command" in record.config else record.version)
+    return json.dumps({name: fields[name] for name in fields.keys() - record.params.keys()}, sort_keys=True)
 
 
-def _training(record: Record) -> tuple[Any, ...]:
+def _training(record: RunRecord) -> tuple[Any, ...]:
     """Return what runs of one study's cells have in common: their test and the length of training, or their program."""
-    config = json.loads(record.data.tags["attnlab.config"])
-    train = config.get("train", {})
-    return record.data.tags.get("attnlab.test"), train.get("steps"), train.get("epochs"), config.get("command")
+    train = record.config.get("train", {})
+    return record.test, train.get("steps"), train.get("epochs"), record.config.get("command")
 
 
-def comparable_fields(config: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Return what must be equal in the runs of one cell: all but seeds and folders, and the digests of code, not its files.
+def outdated_records(records: Mapping[str, RunRecord], renewed: Collection[str]) -> dict[str, RunRecord]:
+    """Return, by key, the records of runs that started, directly or indirectly, from one that is trained again.
 
     Args:
-        config: The configuration, as read from its JSON.
-        version: Of attnlab.
+        renewed: keys of the runs that are trained again although they had a result.
     """
-    fields = {name: _without_folders(value) for name, value in flatten_config(dict(config)).items()}
-    fields |= {"code": ", ".join(sorted(digest[:12] for digest in config.get("sources", {}).values()))}
-    return {name: value for name, value in fields.items() if name not in ("seed", "sources", "init.run")} | {"attnlab": version}
+    outdated: dict[str, RunRecord] = {}
+    sources = {key: record.starts_from for key, record in records.items() if record.starts_from}
+    while new := {key for key, source in sources.items() if source in (*renewed, *outdated) and key not in outdated}:
+        outdated |= {key: records[key] for key in new}
+    return outdated
 
 
-def _without_folders(value: Any) -> Any:
-    return value.rpartition("/")[2] if isinstance(value, str) else value
+def files_to_remove(
+    records: Mapping[str, RunRecord], retry: Collection[str], *, withdrawn: Collection[str] = ()
+) -> dict[str, Reset]:
+    """Return, by key, the files that should be removed before a run is trained again; keys without any are left out.
+
+    These are the results that the user wants retried, everything of the runs that the user withdrew, and the files that
+    an earlier call ended too early to remove. Of states without a result nothing is removed: their checkpoints are what
+    the next attempt resumes from.
+    """
+    pending = {key: record.pending_reset for key, record in records.items() if record.pending_reset}
+    retried = [key for key, record in records.items() if record.state in set(retry) - WITHOUT_RESULT]
+    return dict.fromkeys(retried, Reset.RESULT) | pending | dict.fromkeys(withdrawn, Reset.FOLDER)
 
 
-def version_of(tags: Mapping[str, str]) -> str:
-    """Return the version of attnlab in the tags of a run; "" in a record without one."""
-    return tags.get("attnlab.versions", "").partition(",")[0].removeprefix("attnlab ")
-
-
-def select_records(client: MlflowClient, experiment_id: str, targets: Sequence[str]) -> list[Record]:
+def select_records(client: MlflowClient, experiment_id: str, targets: Sequence[str]) -> list[RunRecord]:
     """Return the records of a study that ``targets`` name, each once, in the order in which they started.
 
     A target is a run's name, a cell's name (all of its runs), or the beginning of a run's ID. A name selects current
@@ -121,53 +104,45 @@ def select_records(client: MlflowClient, experiment_id: str, targets: Sequence[s
         UserError: a target names nothing, or is the beginning of several IDs; ``where`` is the target.
     """
     records = search_runs(client, experiment_id)
-    current = [record for record in records if record.data.tags.get("attnlab.current") != "no"]
+    current = [record for record in records if record.is_current]
     selected: set[str] = set()
     for target in targets:
-        matches = [record for record in current if target in (record.info.run_name, record.data.tags["attnlab.cell"])]
-        matches = matches or [record for record in records if target and record.info.run_id.startswith(target)]
+        matches = [record for record in current if target in (record.name, record.cell)]
+        matches = matches or [record for record in records if target and record.run_id.startswith(target)]
         if not matches:
-            names = {str(record.info.run_name) for record in current} | {record.data.tags["attnlab.cell"] for record in current}
+            names = {name for record in current for name in (record.name, record.cell)}
             raise UserError(f"no run and no cell of the study has this name or ID{nearest(target, names)}", target)
-        if len(matches) > 1 and target not in (matches[0].info.run_name, matches[0].data.tags["attnlab.cell"]):
+        if len(matches) > 1 and target not in (matches[0].name, matches[0].cell):
             raise UserError(f"the IDs of {len(matches)} runs begin like this: give more of one", target)
-        selected |= {record.info.run_id for record in matches}
-    return [record for record in records if record.info.run_id in selected]
+        selected |= {record.run_id for record in matches}
+    return [record for record in records if record.run_id in selected]
 
 
-def studies_sharing(client: MlflowClient, record: Record) -> list[str]:
+def studies_sharing(client: MlflowClient, record: RunRecord) -> list[str]:
     """Return the names of the other studies that have a record of the same run, and so use the same folder."""
-    key = record.data.tags["attnlab.fingerprint"]
-    names = {study.experiment_id: study.name for study in search_studies(client)}
-    others = [experiment_id for experiment_id in names if experiment_id != record.info.experiment_id]
-    sharing = [search_runs(client, experiment_id, f"tags.`attnlab.fingerprint` = '{key}'") for experiment_id in others]
-    return [names[experiment_id] for experiment_id, records in zip(others, sharing, strict=True) if records]
+    others = [study for study in search_studies(client) if study.experiment_id != record.experiment_id]
+    return [study.name for study in others if search_runs(client, study.experiment_id, with_tag("key", record.key))]
 
 
-def delete_record(client: MlflowClient, record: Record) -> None:
+def delete_record(client: MlflowClient, record: RunRecord) -> None:
     """Delete a record as MLflow's UI does: MLflow keeps it among its deleted runs until ``mlflow gc``."""
-    if record.info.status == "RUNNING":  # its parent is dead
-        client.set_terminated(record.info.run_id, "KILLED")
-    client.delete_run(record.info.run_id)
-    for model in logged_models(client, record):
+    if record.status == "RUNNING":  # its parent is dead
+        client.set_terminated(record.run_id, "KILLED")
+    client.delete_run(record.run_id)
+    for model in logged_models(client, record.experiment_id, record.run_id):
         client.delete_logged_model(model.model_id)
 
 
-def withdraw_record(client: MlflowClient, record: Record, *, folder: str) -> None:
+def withdraw_record(client: MlflowClient, record: RunRecord, *, folder: str) -> None:
     """Keep a record, but let it no longer count as the result of its run.
 
     Args:
         folder: where the files of the recorded attempt will be, relative to the runs folder.
     """
-    if record.info.status == "RUNNING":  # its parent is dead
-        client.set_terminated(record.info.run_id, "KILLED")
-    tags = {
-        REDONE_TAG: record.data.tags["attnlab.fingerprint"],
-        "attnlab.fingerprint": f"redone-{record.info.run_id}",  # no longer the key of any run
-        "attnlab.current": "no",
-        "attnlab.reason": "withdrawn by attnlab redo",
-        "attnlab.folder": folder,
-    }
-    log_batch(client, record.info.run_id, tags=tags)
-    for model in logged_models(client, record):
+    if record.status == "RUNNING":  # its parent is dead
+        client.set_terminated(record.run_id, "KILLED")
+    withdrawn = {"redone": record.key, "key": f"redone-{record.run_id}"}  # no longer the key of any run
+    withdrawn |= {"current": "no", "reason": "withdrawn by attnlab redo", "folder": folder}
+    log_batch(client, record.run_id, tags=to_tags(**withdrawn))
+    for model in logged_models(client, record.experiment_id, record.run_id):
         client.set_logged_model_tags(model.model_id, {WEIGHTS_TAG: f"{folder}/{FILES[0]}"})

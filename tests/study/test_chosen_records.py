@@ -15,8 +15,8 @@ from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.study.looks import record_look
 from attnlab.study.withdrawal import withdraw
-from attnlab.tracking.attempts import REPLACED_TAG, RETRIED
 from attnlab.tracking.client import connect, snapshot
+from attnlab.tracking.record import RETRIED
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import to_yaml
 from tests.support.empty_store import copy_store
@@ -67,11 +67,11 @@ def test_redone_and_retried_runs_are_named_and_replaced_attempts_are_not(root: P
     add_runs(root, "small", {"narrow": {2: 1.9}}, start=2_000)
     client, old = connect(root), record_ids(root, "small", "narrow")[0]
     add_runs(root, "small", {"narrow": {0: 1.9}}, start=3_000)
-    client.set_tag(old, REPLACED_TAG, "yes")  # as attnlab replaces attempts without a result, and doubles
+    client.set_tag(old, "attnlab.replaced", "yes")  # as attnlab replaces attempts without a result, and doubles
     client.delete_run(old)
     assert selection_of(root).withdrawn == (("narrow", (2,)),)
     client.restore_run(old)
-    client.set_tag(old, REPLACED_TAG, RETRIED)
+    client.set_tag(old, "attnlab.replaced", RETRIED)
     client.delete_run(old)
     assert selection_of(root).withdrawn == (("narrow", (0, 2)),)
 

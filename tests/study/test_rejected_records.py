@@ -10,7 +10,6 @@ from mlflow.protos import databricks_pb2 as codes
 
 from attnlab.study.execution.runner import Runner
 from attnlab.study.trials.queue import Queue, Ticket
-from attnlab.tracking.attempts import REPLACED_TAG
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.tracker import Tracker
@@ -86,9 +85,9 @@ def test_a_run_that_another_parent_takes_over_late_does_not_fail(
                 self.study.tell(ticket.number, state=self._states.FAIL)
                 self.enqueue([ticket.key])
             for record in search_runs(client, find_experiment(client, "small").experiment_id):
-                if record.data.tags["attnlab.fingerprint"] == ticket.key:
-                    client.set_tag(record.info.run_id, REPLACED_TAG, "yes")
-                    client.delete_run(record.info.run_id)
+                if record.key == ticket.key:
+                    client.set_tag(record.run_id, "attnlab.replaced", "yes")
+                    client.delete_run(record.run_id)
         return answer
 
     monkeypatch.setattr(Queue, "owns", owns_until_then)

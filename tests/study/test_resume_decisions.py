@@ -1,30 +1,25 @@
 """Tests of the decisions from the records of earlier calls, without a store."""
 
-from types import SimpleNamespace
 from typing import Any
 
 from attnlab._util.run_state import Reset
-from attnlab.tracking.attempts import files_to_remove, has_result, records_to_replace, trials_to_queue
+from attnlab.study.trials.queue import trials_to_queue
+from attnlab.tracking.record import RunRecord
+from attnlab.tracking.withdrawn import files_to_remove
 
 
-def record(state: str, *, status: str = "FINISHED", failures: int = 0, more: dict[str, str] | None = None) -> Any:
-    tags = {"attnlab.state": state, "attnlab.failures": str(failures), **(more or {})}
-    return SimpleNamespace(info=SimpleNamespace(run_id=f"id of {state}", status=status), data=SimpleNamespace(tags=tags))
+def record(state: str, **fields: Any) -> RunRecord:
+    return RunRecord.model_construct(**{"state": state, "status": "FINISHED", **fields})
 
 
 def test_a_run_has_a_result_when_it_is_finished_or_has_failed_too_often() -> None:
-    assert has_result(record("diverged"), retries=1)
-    assert not has_result(record("failed", status="FAILED", failures=1), retries=1)
-    assert has_result(record("failed", status="FAILED", failures=2), retries=1)
-    assert not has_result(record("interrupted", status="KILLED"), retries=0)
+    assert record("diverged").has_result(retries=1)
+    assert not record("failed", status="FAILED", failures=1).has_result(retries=1)
+    assert record("failed", status="FAILED", failures=2).has_result(retries=1)
+    assert not record("interrupted", status="KILLED").has_result(retries=0)
 
 
 RECORDS = {"a": record("diverged"), "b": record("failed", status="FAILED"), "c": record("completed")}
-
-
-def test_records_of_the_states_to_retry_are_replaced() -> None:
-    assert records_to_replace(RECORDS, {"diverged", "failed"}) == {"id of diverged", "id of failed"}
-    assert records_to_replace(RECORDS, set()) == set()
 
 
 def test_results_are_discarded_but_not_the_checkpoints_of_a_failure() -> None:
@@ -32,9 +27,9 @@ def test_results_are_discarded_but_not_the_checkpoints_of_a_failure() -> None:
 
 
 def test_a_discard_that_an_earlier_call_did_not_get_to_is_made_up_for() -> None:
-    result = record("interrupted", status="KILLED", more={"attnlab.reset": "result"})
-    folder = record("interrupted", status="KILLED", more={"attnlab.reset": "folder"})
-    begun = record("interrupted", status="KILLED", more={"attnlab.reset": "folder", "attnlab.device": "cpu"})
+    result = record("interrupted", status="KILLED", reset=Reset.RESULT)
+    folder = record("interrupted", status="KILLED", reset=Reset.FOLDER)
+    begun = record("interrupted", status="KILLED", reset=Reset.FOLDER, device="cpu")
     records = {"result": result, "folder": folder, "begun": begun}
     assert files_to_remove(records, set()) == {"result": Reset.RESULT, "folder": Reset.FOLDER}
 

@@ -3,7 +3,6 @@
 import math
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.study.sweep import extend_sweep, with_recorded_extensions
 from attnlab.tracking.artifacts import AttentionMap
+from attnlab.tracking.record import RunRecord
 from attnlab.tracking.runs import load_runs
 from attnlab.trained import attention_maps
 from tests.study.test_study import QUIET, study, trained
@@ -61,8 +61,7 @@ def record_of(run: Run, *, state: str = "", score: float | None = None) -> Any:
     value = score if score is not None else 2 + run.seed / 100 + math.log10(rate / SCORES[variant]) ** 2
     metrics = {"valid_bits_per_byte": value} if state == "completed" else {}
     status = "FAILED" if state == "failed" else "FINISHED"
-    tags = {"attnlab.fingerprint": run.key, "attnlab.state": state}
-    return SimpleNamespace(info=SimpleNamespace(status=status), data=SimpleNamespace(tags=tags, metrics=metrics))
+    return RunRecord.model_construct(key=run.key, state=state, status=status, metrics=metrics)
 
 
 def extended(planned: Plan, records: list[Any]) -> Plan:
@@ -73,7 +72,7 @@ def finished(planned: Plan, records: list[Any], **fields: Any) -> tuple[Plan, li
     """Return a study's plan and records when it is finished: it trains what is left, and extends its sweep."""
     records, planned = list(records), extended(planned, records)
     while True:
-        known = {record.data.tags["attnlab.fingerprint"] for record in records}
+        known = {record.key for record in records}
         records += [record_of(run, **fields) for run in planned.runs if run.key not in known]
         longer = extended(planned, records)
         if longer is planned:
@@ -127,7 +126,7 @@ def test_a_sweep_is_not_extended_while_a_run_has_no_result() -> None:
     assert extended(start, records[:-1]) is start
     failed = record_of(start.runs[-1], state="failed")
     assert extended(start, [*records[:-1], failed]) is start, "the next call trains it again"
-    failed.data.tags["attnlab.failures"] = "2"
+    failed = failed.model_copy(update={"failures": 2})
     assert extended(start, [*records[:-1], failed]).sweep_extensions == (0, 1), "it has failed more than `retries` times"
 
 

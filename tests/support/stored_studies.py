@@ -7,12 +7,12 @@ from typing import Any
 
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import PROGRAM
-from attnlab.tracking.attempts import QUESTIONS_TAG
 from attnlab.tracking.client import connect, search_runs
 from attnlab.tracking.experiment import Call, call_tags
+from attnlab.tracking.record import StudyRecord, to_tags
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import planned_tags, to_yaml
-from attnlab.tracking.transfer import RunRecord, StudyRecord, _write_run, write_study_record
+from attnlab.tracking.transfer import StoredRun, StoredStudy, _write_run, write_study_record
 
 QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
 COMMAND = "python train.py --variant {variant} --seed {seed}"
@@ -40,7 +40,7 @@ def store_study(
     file = {"study": name, "command": command_of(base), "base": {**base}, "grid": {"variant": [*scores]}, "seeds": seeds}
     file |= {"metric": {"name": "loss", "direction": "min"}}
     text = to_yaml({**file, "baseline": asked["baseline"]})
-    tags = {QUESTIONS_TAG: json.dumps([asked])}
+    tags = to_tags(StudyRecord, questions=[asked])
     tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text), number=0)
     planned = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
     tags |= planned_tags(planned)
@@ -48,10 +48,10 @@ def store_study(
     runs = [_run(name, *run, start, state, base) for run in values]
     client = connect(root)
     if (old := client.get_experiment_by_name(name)) is None:
-        write_study_record(StudyRecord(name, tags, runs), root)
+        write_study_record(StoredStudy(name, tags, runs), root)
     else:
         for record in search_runs(client, old.experiment_id):
-            client.set_tag(record.info.run_id, "attnlab.current", "no")
+            client.set_tag(record.run_id, "attnlab.current", "no")
         for key, value in planned_tags(planned).items():
             client.set_experiment_tag(old.experiment_id, key, value)
         for run in runs:
@@ -70,16 +70,15 @@ def add_runs(root: Path, name: str, scores: Scores, *, start: int) -> None:
 def ask(root: Path, name: str, *questions: Mapping[str, Any]) -> None:
     """Set the questions that a study has asked since it had results; the last one is the present one."""
     client = connect(root)
-    asked = json.dumps([{**QUESTION, **question} for question in questions])
-    client.set_experiment_tag(find_experiment(client, name).experiment_id, QUESTIONS_TAG, asked)
+    for key, asked in to_tags(StudyRecord, questions=[{**QUESTION, **question} for question in questions]).items():
+        client.set_experiment_tag(find_experiment(client, name).experiment_id, key, asked)
 
 
 def record_ids(root: Path, name: str, cell: str) -> dict[int, str]:
     """Return seed -> ID of the active records of a cell."""
     client = connect(root)
     records = search_runs(client, find_experiment(client, name).experiment_id)
-    tags = [(record.info.run_id, record.data.tags) for record in records]
-    return {int(of_run["attnlab.seed"]): run_id for run_id, of_run in tags if of_run["attnlab.cell"] == cell}
+    return {record.seed: record.run_id for record in records if record.cell == cell}
 
 
 def command_of(base: Mapping[str, float]) -> str:
@@ -95,7 +94,7 @@ def _config(cell: str, seed: int = 0, base: Mapping[str, float] | None = None) -
 
 def _run(
     study: str, cell: str, seed: int, value: float, start: int, state: str, base: Mapping[str, float] | None = None
-) -> RunRecord:
+) -> StoredRun:
     config = _config(cell, seed, base)
     key = CommandConfig.model_validate(config).fingerprint()
     tags = {
@@ -114,4 +113,4 @@ def _run(
     }
     points = [("loss", value, start, 0)] if state == "completed" else []
     status = "FINISHED" if state in ("completed", "diverged", "out_of_memory") else "FAILED"
-    return RunRecord(f"{cell} s{seed}", status, start, start, tags, {}, points)
+    return StoredRun(f"{cell} s{seed}", status, start, start, tags, {}, points)

@@ -156,7 +156,7 @@ def test_a_parent_killed_between_two_records_of_a_run_leaves_one(tmp_path: Path)
     tracker.finish(first, RunState.INTERRUPTED)
     before = client.get_run(first)
     second = client.create_run(before.info.experiment_id, tags=before.data.tags).info.run_id  # then the parent is killed
-    assert [record.info.run_id for record in Tracker(planned, tmp_path).reconcile().values()] == [second]
+    assert [record.run_id for record in Tracker(planned, tmp_path).reconcile().values()] == [second]
     assert client.get_run(first).info.lifecycle_stage == "deleted"
     assert client.get_run(second).info.status == "KILLED"
 
@@ -168,9 +168,9 @@ def test_a_run_of_another_parent_is_not_closed(tmp_path: Path, alive: list[set[s
     run_id = Tracker(planned, tmp_path).start(planned.runs[0])
     running = iter([keys and {planned.runs[0].key} for keys in alive])
     records = Tracker(planned, tmp_path).reconcile(alive=lambda: next(running))
-    assert [(record.info.run_id, record.info.status) for record in records.values()] == [(run_id, "RUNNING")]
+    assert [(record.run_id, record.status) for record in records.values()] == [(run_id, "RUNNING")]
     orphans = Tracker(planned, tmp_path).reconcile(alive=set)
-    assert [record.info.status for record in orphans.values()] == ["KILLED"]
+    assert [record.status for record in orphans.values()] == ["KILLED"]
 
 
 def test_a_record_that_is_replaced_is_not_left_running(tmp_path: Path) -> None:

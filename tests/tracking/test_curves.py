@@ -11,8 +11,8 @@ from sqlalchemy import Engine, event
 
 from attnlab import load_curves, load_runs
 from attnlab.report.write import write_report as report
-from attnlab.tracking.attempts import restored
 from attnlab.tracking.client import connect, search_runs, tracking_uri
+from attnlab.tracking.record import restored
 from attnlab.tracking.runs import read_curves
 from benchmarks.large_study import CURVES, STEPS, make
 from tests.tracking.test_delivery import points

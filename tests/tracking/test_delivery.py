@@ -281,7 +281,7 @@ def test_stopping_does_not_wait_for_an_unavailable_store(root: Path, monkeypatch
             tracker.delivery.on_wait = lambda: None
     assert connect(root).get_run(run_id).info.status == "RUNNING"
     with Tracker(small(), root) as again:
-        assert [record.info.status for record in again.reconcile().values()] == ["KILLED"]
+        assert [record.status for record in again.reconcile().values()] == ["KILLED"]
 
 
 def test_a_run_that_was_deleted_in_the_ui_is_one_clear_line(root: Path) -> None:
@@ -311,8 +311,8 @@ def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch
     tracker.log_text(run_id, "traceback.txt", "Traceback:\n  somewhere\n")
     tracker.log_file(run_id, log)
     tracker.log_file(run_id, tmp_path / "none.txt")
-    tracker.set_tag(run_id, "attnlab.length.8", "\udc80\n" * 9_000)
-    assert tracker.finish(run_id, RunState.FAILED).data.tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
+    tracker.log_tag(run_id, "length.8", "\udc80\n" * 9_000)
+    assert tracker.finish(run_id, RunState.FAILED).tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
     folder = root / "artifacts" / "small" / run_id / "artifacts"
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.yaml", "log.txt", "study.yaml", "traceback.txt",

@@ -11,8 +11,8 @@ import pytest
 from attnlab import load_curves, load_runs
 from attnlab._util.run_state import RunState
 from attnlab.study.run import run
-from attnlab.tracking.attempts import final_metrics
 from attnlab.tracking.client import connect
+from attnlab.tracking.record import RunRecord
 from attnlab.tracking.tracker import Tracker
 from attnlab.tracking.ui import view_state
 from tests.study.test_study import QUIET, study
@@ -25,9 +25,9 @@ def test_final_metrics_are_exact(root: Path) -> None:
     with Tracker(small(), root) as tracker:
         run_id = tracker.start(small().runs[0])
         tracker.finish(run_id, RunState.COMPLETED, summary={**VALUES, "lost": math.nan, "huge": math.inf})
-    row, record = load_runs("small", root).iloc[0], connect(root).get_run(run_id)
+    row, record = load_runs("small", root).iloc[0], RunRecord.of(connect(root).get_run(run_id))
     for name, value in {**VALUES, "huge": math.inf}.items():
-        assert row[name] == value == final_metrics(record)[name]
+        assert row[name] == value == record.summary[name]
     assert "lost" not in row
 
 

@@ -12,8 +12,8 @@ from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from attnlab.tracking.experiment import Call, call_tags
+from attnlab.tracking.record import DamagedRecord, RunRecord, StudyRecord
 from attnlab.tracking.runs import find_experiment, load_runs
-from attnlab.tracking.schema import misfit_of_run, misfit_of_study
 from tests.support.stored_studies import store_study
 
 COMMAND = {"command": "a {kind}", "values": {"kind": 1}, "env": {}, "files": {}}
@@ -51,27 +51,34 @@ BAD_OF_STUDY = [
 
 @pytest.mark.parametrize(("tag", "text"), GOOD)
 def test_a_record_fits_its_schema(tag: str, text: str) -> None:
-    assert misfit_of_run(RUN) is None and misfit_of_run({**RUN, tag: text}) is None
+    assert RunRecord.of_tags(RUN).seed == 0 and RunRecord.of_tags({**RUN, tag: text}).tags[tag] == text
 
 
 @pytest.mark.parametrize(("tag", "text"), BAD)
 def test_a_damaged_tag_of_a_run_is_named(tag: str, text: str) -> None:
-    misfit = misfit_of_run({**RUN, tag: text})
-    assert misfit is not None and misfit[0] == tag and "\n" not in misfit[1]
+    with pytest.raises(DamagedRecord) as damaged:
+        RunRecord.of_tags({**RUN, tag: text})
+    assert f" {tag} " in str(damaged.value) and "\n" not in str(damaged.value)
+
+
+def test_a_missing_tag_is_named() -> None:
+    with pytest.raises(DamagedRecord, match="attnlab.config is missing"):
+        RunRecord.of_tags({tag: text for tag, text in RUN.items() if tag != "attnlab.config"})
 
 
 @pytest.mark.parametrize(("tag", "text"), BAD_OF_STUDY)
 def test_a_damaged_tag_of_a_study_is_named(tag: str, text: str) -> None:
-    misfit = misfit_of_study({tag: text})
-    assert misfit is not None and misfit[0] == tag
+    with pytest.raises(DamagedRecord, match=f" {tag} "):
+        StudyRecord.of_tags({tag: text})
 
 
 @pytest.mark.parametrize("name", ["étude-\udcff", "\\udcff", "\ud83d\ude00", "\\\udcff"])
 def test_a_name_of_any_bytes_fits(name: str) -> None:
     call = {"command": f"attnlab run {name}.yaml", "file": f"{name}.yaml", "text": ["0a", 1]}
-    assert misfit_of_study({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)}) is None
+    StudyRecord.of_tags({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)})
     config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
-    assert misfit_of_run({**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}) is None
+    tags = {**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}
+    assert RunRecord.of_tags(tags).axes == json.loads(tags["attnlab.axes"])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "study: [", "study: s\nnone: 1\n"])

@@ -42,7 +42,7 @@ from attnlab.errors import UserError, one_line
 from attnlab.planning.plan import plan
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.experiment import read_calls
-from attnlab.tracking.transfer import RunRecord, StudyRecord, Text, read_study_record, require_storable
+from attnlab.tracking.transfer import StoredRun, StoredStudy, Text, read_study_record, require_storable
 from attnlab.training import weights
 
 MANIFEST, MODELS = "bundle.json", "models"
@@ -53,7 +53,7 @@ MAX_RATIO = 100  # of the unpacked size to the size of the archive: text compres
 SMALL = 64 << 20  # bytes, allowed at any ratio
 DIGITS = 12  # of a code's digest, in the name of its folder
 SOURCE_CODE = (*CODE, ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
-RUN, TAGS = TypeAdapter(RunRecord), TypeAdapter(Mapping[Text, Text])
+RUN, TAGS = TypeAdapter(StoredRun), TypeAdapter(Mapping[Text, Text])
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Bundle:
 
     path: Path
     digest: str
-    record: StudyRecord
+    record: StoredStudy
     models: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -127,7 +127,7 @@ def read_bundle(path: str | Path) -> Bundle:
         folders = sorted({name.rpartition("/")[0] for name in archive.files if re.fullmatch(r"runs/\d+/run\.json", name)})
         runs = [RUN.validate_json(archive.files[f"{folder}/run.json"]) for folder in folders]
         runs = [replace(run, files=_under(f"{folder}/files", archive.files)) for run, folder in zip(runs, folders, strict=True)]
-        record = StudyRecord(study, TAGS.validate_json(archive.files["study.json"]), runs)
+        record = StoredStudy(study, TAGS.validate_json(archive.files["study.json"]), runs)
         require_storable(record)
     except ValidationError as error:
         first = error.errors()[0]
@@ -144,11 +144,11 @@ def _under(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name.removeprefix(f"{folder}/"): content for name, content in files.items() if name.startswith(f"{folder}/")}
 
 
-def _configs(record: StudyRecord) -> list[dict[str, Any]]:
-    return [json.loads(run.tags["attnlab.config"]) for run in record.runs if run.is_current]
+def _configs(record: StoredStudy) -> list[dict[str, Any]]:
+    return [run.record.config for run in record.runs if run.is_current]
 
 
-def _class_files(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
+def _class_files(record: StoredStudy) -> Iterator[tuple[str, bytes]]:
     """Yield the path in the bundle and the content of each file with classes of the user, and of those that they import."""
     for name, digest in sorted({item for config in _configs(record) for item in config.get("sources", {}).items()}):
         path = Path(name)
@@ -160,7 +160,7 @@ def _class_files(record: StudyRecord) -> Iterator[tuple[str, bytes]]:
         yield from ((f"code/{digest[:DIGITS]}/{file.relative_to(top).as_posix()}", file.read_bytes()) for file in sorted(used))
 
 
-def _program_files(record: StudyRecord, *, data: bool) -> Iterator[tuple[str, bytes]]:
+def _program_files(record: StoredStudy, *, data: bool) -> Iterator[tuple[str, bytes]]:
     """Yield the path in the bundle and the content of each file of a program: its source code, and if asked, the others."""
     recorded = [config["files"] for config in _configs(record) if "command" in config]
     calls = read_calls(record.tags)
@@ -179,9 +179,9 @@ def _program_files(record: StudyRecord, *, data: bool) -> Iterator[tuple[str, by
             yield f"{'code' if is_code else 'data'}/{place}", Path(name).read_bytes()
 
 
-def _models(record: StudyRecord, root: Path) -> Iterator[tuple[str, bytes]]:
+def _models(record: StoredStudy, root: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the path in the runs folder and the content of each file of the trained models of a study."""
-    for folder in dict.fromkeys(run.tags["attnlab.folder"] for run in record.runs if run.is_current):
+    for folder in dict.fromkeys(run.record.folder for run in record.runs if run.is_current):
         if weights.exist(root / folder):
             yield from ((f"{folder}/{name}", (root / folder / name).read_bytes()) for name in weights.FILES)
 

@@ -5,7 +5,6 @@ The formats are TensorBoard's event files and W&B's offline runs.
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attnlab._util.metrics import is_curve
 from attnlab._util.packages import require
+from attnlab._util.run_state import RunState
 from attnlab._util.text import escape_controls, escape_surrogates
 from attnlab.cli._arguments import Parser
+from attnlab.config.comparability import flatten_config
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from attnlab.tracking.transfer import RunRecord, StudyRecord
+    from attnlab.tracking.transfer import StoredRun, StoredStudy
 
 HELP = "write a study's runs for TensorBoard or Weights & Biases"
 DESCRIPTION = (
@@ -70,7 +71,7 @@ def export(study: str, tool: Tool, out: str | Path | None = None, *, root: str |
     return folder
 
 
-def _write_tensorboard(record: StudyRecord, folder: Path) -> None:
+def _write_tensorboard(record: StoredStudy, folder: Path) -> None:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     for run in _shown(record):
@@ -84,13 +85,13 @@ def _write_tensorboard(record: StudyRecord, folder: Path) -> None:
             writer.add_hparams(hyperparameters, _scores(run), run_name=".")
 
 
-def _folder_name(run: RunRecord) -> str:
+def _folder_name(run: StoredRun) -> str:
     """Return the name of a run's folder, which stays inside its parent: the name of the run may be a stranger's."""
     name = escape_controls(run.name).replace("/", "_")[:LONGEST_NAME]
     return name if name.strip(".") else run.key
 
 
-def _write_wandb(record: StudyRecord, folder: Path) -> None:
+def _write_wandb(record: StoredStudy, folder: Path) -> None:
     import wandb
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,33 +105,30 @@ def _write_wandb(record: StudyRecord, folder: Path) -> None:
             logged.summary.update(_scores(run))
 
 
-def _shown(record: StudyRecord) -> Iterator[RunRecord]:
-    return (run for run in record.runs if run.is_current and run.tags.get("attnlab.state") != "refused")
+def _shown(record: StoredStudy) -> Iterator[StoredRun]:
+    return (run for run in record.runs if run.is_current and run.record.state != RunState.REFUSED)
 
 
-def _settings(run: RunRecord) -> dict[str, Any]:
+def _settings(run: StoredRun) -> dict[str, Any]:
     """Return the configuration of a run with dotted names, its axes, cell and state.
 
     JSON can hold surrogates, which the formats of the tools cannot.
     """
-    from attnlab.tracking.tags import flatten_config
-
-    tags = run.tags
-    fields = flatten_config(json.loads(tags["attnlab.config"])) | json.loads(tags["attnlab.axes"])
-    fields |= {"cell": tags["attnlab.cell"], "state": tags.get("attnlab.state", "")}
+    record = run.record
+    fields = flatten_config(record.config) | record.axes | {"cell": record.cell, "state": record.state}
     return {
         escape_surrogates(key): escape_surrogates(value) if isinstance(value, str) else value for key, value in fields.items()
     }
 
 
-def _scores(run: RunRecord) -> dict[str, float]:
+def _scores(run: StoredRun) -> dict[str, float]:
     """Return the scores and costs of a run."""
     from attnlab.tracking.system_metrics import PREFIX
 
     return {name: value for name, value, _, _ in run.points if not is_curve(name) and not name.startswith(PREFIX)}
 
 
-def _by_step(run: RunRecord) -> Iterator[tuple[int, dict[str, float]]]:
+def _by_step(run: StoredRun) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield each step, in order, with the values of the curves there."""
     points: dict[int, dict[str, float]] = {}
     for name, value, _, step in run.points:

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from attnlab._util.redact import command_line
-from attnlab.config.comparability import describe_changes
+from attnlab._util.run_state import RunState
+from attnlab.config.comparability import comparable_fields, describe_changes
 from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import Bundle, read_bundle
 from attnlab.study.run import study_lock
-from attnlab.tracking.attempts import QUESTIONS_TAG, THREADS_TAG
 from attnlab.tracking.client import runs_folder
-from attnlab.tracking.experiment import CALL_PREFIX, FILE_PREFIX, Call, call_tags, read_calls
+from attnlab.tracking.experiment import Call, call_tags, read_calls
 from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
+from attnlab.tracking.record import CALL, STUDY_FILE, StudyRecord, to_tags
 from attnlab.tracking.tags import planned_tags, read_planned
-from attnlab.tracking.transfer import RunRecord, StudyRecord, write_study_record
-from attnlab.tracking.withdrawn import comparable_fields, version_of
+from attnlab.tracking.transfer import StoredRun, StoredStudy, write_study_record
 
 FEWEST_DIGITS = 16  # of a bundle's digest
 SEARCHED = ("search", "confirm")  # phases of the runs of a searched study
@@ -68,7 +68,7 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     require_agreement(bundles)
     runs, repeated = _union(bundles)
     first = bundles[0].record
-    record = StudyRecord(first.name, _tags(bundles), runs)
+    record = StoredStudy(first.name, _tags(bundles), runs)
     folder = runs_folder(root)
     with study_lock(folder, first.name):
         write_study_record(record, folder)
@@ -77,7 +77,7 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     current = [run for run in runs if run.is_current]
-    return Merged(first.name, bundles, len(current), sorted({int(run.tags["attnlab.seed"]) for run in current}), repeated)
+    return Merged(first.name, bundles, len(current), sorted({run.record.seed for run in current}), repeated)
 
 
 def _require_digests(bundles: Sequence[Bundle], sha256: Sequence[str]) -> None:
@@ -101,20 +101,20 @@ def require_agreement(bundles: Sequence[Bundle]) -> None:
             raise UserError(f"asks another question than {first.path}: {changes}", str(bundle.path))
     known: dict[str, tuple[Bundle, Mapping[str, Any]]] = {}
     for bundle in bundles:
-        if others and any(run.tags.get("attnlab.phase") in SEARCHED for run in bundle.record.runs):
+        if others and any(run.record.phase in SEARCHED for run in bundle.record.runs):
             raise UserError(
                 "expected a study without `search`: each search has chosen hyperparameters of its own", str(bundle.path)
             )
         for run in filter(_is_compared, bundle.record.runs):
-            name = " ".join([run.tags["attnlab.cell"], *_values(run)])
+            name = " ".join([run.record.cell, *_values(run)])
             earlier, fields = known.setdefault(name, (bundle, _comparable(run)))
             if changes := describe_changes(_comparable(run), fields):
                 raise UserError(f"{run.tags['attnlab.cell']!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
         _require_equal_grids(first, bundle)
 
 
-def _is_compared(run: RunRecord) -> bool:
-    return run.is_current and run.tags.get("attnlab.state") != "refused"
+def _is_compared(run: StoredRun) -> bool:
+    return run.is_current and run.record.state != RunState.REFUSED
 
 
 def _require_equal_grids(first: Bundle, bundle: Bundle) -> None:
@@ -126,32 +126,31 @@ def _require_equal_grids(first: Bundle, bundle: Bundle) -> None:
             raise UserError(f"{cell!r} was swept over {values}", str(bundle.path))
 
 
-def _grids(runs: Iterable[RunRecord]) -> dict[str, set[str]]:
+def _grids(runs: Iterable[StoredRun]) -> dict[str, set[str]]:
     grids: dict[str, set[str]] = {}
     for run in filter(_is_compared, runs):
-        if run.tags.get("attnlab.phase") == "sweep":
-            grids.setdefault(run.tags["attnlab.cell"], set()).add(" ".join(_values(run)))
+        if run.record.phase == "sweep":
+            grids.setdefault(run.record.cell, set()).add(" ".join(_values(run)))
     return grids
 
 
-def _values(run: RunRecord) -> list[str]:
+def _values(run: StoredRun) -> list[str]:
     """Return the values that a sweep set, as in `train.lr=0.001`."""
-    return [f"{path}={value}" for path, value in json.loads(run.tags.get("attnlab.params", "{}")).items()]
+    return [f"{path}={value}" for path, value in run.record.params.items()]
 
 
 def _question(bundle: Bundle) -> dict[str, Any]:
     """Return the latest question of a bundle's study, with the number of threads of its runs."""
-    tags = bundle.record.tags
-    questions = json.loads(tags.get(QUESTIONS_TAG, "[]"))
-    return {**(questions[-1] if questions else {}), "threads": tags.get(THREADS_TAG)}
+    study = StudyRecord.of_tags(bundle.record.tags)
+    return {**(study.questions[-1] if study.questions else {}), "threads": study.threads}
 
 
-def _comparable(run: RunRecord) -> dict[str, Any]:
+def _comparable(run: StoredRun) -> dict[str, Any]:
     """Return what must be equal in the runs of one cell."""
-    return comparable_fields(json.loads(run.tags["attnlab.config"]), version_of(run.tags))
+    return comparable_fields(run.record.config, run.record.version)
 
 
-def _union(bundles: Sequence[Bundle]) -> tuple[list[RunRecord], list[str]]:
+def _union(bundles: Sequence[Bundle]) -> tuple[list[StoredRun], list[str]]:
     """Return the runs of all bundles, those with one key from one bundle, and the names of runs that several completed."""
     active = [[run for run in bundle.record.runs if not run.deleted] for bundle in bundles]
     finished = [{run.key: run for run in of_bundle if run.status == "FINISHED"} for of_bundle in active]
@@ -166,17 +165,17 @@ def _union(bundles: Sequence[Bundle]) -> tuple[list[RunRecord], list[str]]:
 def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
     """Return the tags of the merged study: the first bundle's, the plans, questions and looks of all, and this call."""
     every = [bundle.record.tags for bundle in bundles]
-    questions = [json.dumps(question) for tags in every for question in json.loads(tags.get(QUESTIONS_TAG, "[]"))]
+    questions = [json.dumps(question) for tags in every for question in StudyRecord.of_tags(tags).questions]
     # The last question is that of all bundles; earlier ones are those that were changed after there were results.
     texts = [*dict.fromkeys(reversed(questions))][::-1]
     asked = [json.loads(text) for text in (texts if texts[:1] == questions[:1] else [*questions[:1], *texts])]
     study = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
     digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
     command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])
-    kept = {key: value for key, value in every[0].items() if not key.startswith((CALL_PREFIX, FILE_PREFIX, *LOOK_PREFIXES))}
+    kept = {key: value for key, value in every[0].items() if not key.startswith((CALL, STUDY_FILE, *LOOK_PREFIXES))}
     call = Call(command, study.file, study.text)
     looks, planned = reduce(joined_looks, map(looks_in, every)), dict[str, set[int]]()
     for name, seeds in (cell for tags in every for cell in read_planned(tags).items()):
         planned.setdefault(name, set()).update(seeds)
     plan = planned_tags({name: sorted(seeds) for name, seeds in planned.items()})
-    return kept | {QUESTIONS_TAG: json.dumps(asked)} | plan | look_tags(looks) | call_tags(call, number=0)
+    return kept | to_tags(StudyRecord, questions=asked) | plan | look_tags(looks) | call_tags(call, number=0)

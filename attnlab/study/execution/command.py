@@ -35,7 +35,7 @@ from attnlab.config.command import SEED, CommandConfig, curve_name, describe_bad
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import changed_file, find_program
 from attnlab.study.execution.job import Ended, Killed, Raised
-from attnlab.tracking.attempts import restored
+from attnlab.tracking.record import restored
 from attnlab.training.result import History, Report, Result, load_result, save_result
 
 RESULT_FILE = "program.json"  # in the folder of a run: the file that {result} names

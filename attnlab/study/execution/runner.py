@@ -30,7 +30,6 @@ from attnlab.study.execution.job import (
     timed_out,
 )
 from attnlab.study.result import Row, row_of_record, row_of_refusal, row_of_run, row_without_confirmation, row_without_record
-from attnlab.tracking.attempts import DEVICE_TAG, failures
 from attnlab.tracking.client import log_path, run_folder
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.system_metrics import SystemMetrics
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.progress import ProgressDisplay
     from attnlab.study.execution.scheduler import RunInFlight, Scheduler
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
     from attnlab.tracking.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -235,7 +234,7 @@ class Runner:
                 case Started(device, total_steps):
                     # The child has removed the old files: a further attempt resumes from this one's checkpoints.
                     self._scheduler.to_remove.pop(active.run.key, None)
-                    self._tracker.set_tag(run_id, DEVICE_TAG, device)
+                    self._tracker.log_tag(run_id, "device", device)
                     self._display.start_run(name, total=total_steps)
                 case Metrics(step, values):
                     self._tracker.log_metrics(run_id, step, values)
@@ -244,7 +243,7 @@ class Runner:
                 case Evaluation(label, done, total):
                     self._display.evaluation(name, label, done, total)
                 case Tag(tag, text):
-                    self._tracker.set_tag(run_id, f"attnlab.{tag}", text)
+                    self._tracker.log_tag(run_id, tag, text)
                 case Ended() | Raised() | Killed() | DiskFull():
                     active.outcome = message
 
@@ -304,7 +303,7 @@ class Runner:
         """
         failed_attempts = 0
         try:
-            failed_attempts = failures(self._close_record(active, ending))
+            failed_attempts = self._close_record(active, ending).failures
         except TrackingDiskError:
             raise
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
@@ -312,12 +311,12 @@ class Runner:
                 raise _TakenOver from error
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
-                failed_attempts = failures(self._tracker.finish(active.run_id, ending.state, reason=ending.reason))
+                failed_attempts = self._tracker.finish(active.run_id, ending.state, reason=ending.reason).failures
         self._add_row(active.run, ending, run_id=active.run_id, seconds=active.seconds)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
         return ending, failed_attempts
 
-    def _close_record(self, active: RunInFlight, ending: Ending) -> Record:
+    def _close_record(self, active: RunInFlight, ending: Ending) -> RunRecord:
         self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)

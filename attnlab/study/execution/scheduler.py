@@ -11,6 +11,7 @@ start when that run has completed, and fails without being trained when that run
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -20,18 +21,10 @@ from attnlab._util import machine
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.study.execution.job import MemoryEvidence
-from attnlab.study.trials.queue import Queue, Search, Ticket
+from attnlab.study.trials.queue import Queue, Search, Ticket, trials_to_queue
 from attnlab.tracking.artifacts import fetch_weights
-from attnlab.tracking.attempts import (
-    files_to_remove,
-    has_result,
-    metric_of,
-    outdated_records,
-    records_to_replace,
-    state_of,
-    trials_to_queue,
-)
 from attnlab.tracking.client import run_folder
+from attnlab.tracking.withdrawn import files_to_remove, outdated_records
 
 if TYPE_CHECKING:
     from attnlab._util.patience import Patience
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
     from attnlab.study.execution.child import Worker
     from attnlab.study.execution.job import Ending, Outcome
     from attnlab.study.trials.store import Store
-    from attnlab.tracking.client import Record
+    from attnlab.tracking.record import RunRecord
     from attnlab.tracking.tracker import Tracker
 
 
@@ -112,13 +105,13 @@ class Scheduler:
         longest_first = sorted(plan.cells, key=lambda cell: -(cell.train_flops or 0))
         self._later_ranks = self._cell_ranks | {cell.name: len(plan.stages) + i for i, cell in enumerate(longest_first)}
         self.runs: dict[str, Run] = {}
-        self.finished: dict[str, Record] = {}
+        self.finished: dict[str, RunRecord] = {}
         self._ended: dict[str, tuple[str, str]] = {}  # key -> state and reason, of runs that others start from
         self.to_remove: dict[str, Reset] = {}
         self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
         self.unconfirmed: dict[str, str] = {}
-        self._records: dict[str, Record] = {}  # of earlier calls, by key
+        self._records: dict[str, RunRecord] = {}  # of earlier calls, by key
         self._order: list[str] = []  # keys of `runs`, in the order in which they are claimed
         self._to_replace: set[str] = set()  # ids of the records that the user wants retried
         self._with_new_results: set[str] = set()  # cells in which a trial has ended since the last claim
@@ -129,7 +122,7 @@ class Scheduler:
         # 1. Close the records of dead parents, so that step 2 reads final states. Runs that other parents train stay open.
         self._records = self._tracker.reconcile(alive=self._keys_of_others if self._store.shared else None)
         # 2. Decide which results count. From here on a record to be replaced is not a result (see `_has_result`).
-        self._to_replace = records_to_replace(self._records, self._retry)
+        self._to_replace = {record.run_id for record in self._records.values() if record.state in self._retry}
         self.withdrawn = self._tracker.withdrawn()
         self.to_remove = files_to_remove(self._records, self._retry, withdrawn=self.withdrawn)
         self._renew_dependants()
@@ -144,11 +137,8 @@ class Scheduler:
         runs = [*self._plan.stage_runs, *self._plan.runs]
         tickets = self._grid.keys("WAITING", "RUNNING") if self._searches else {run.key for run in runs}
         metrics = {cell.name: self._plan.metric_of(cell)[0] for cell in self._plan.cells}
-        records = {key: self._records[key] for key in finished}
-        values = {
-            key: metric_of(record, metrics.get(record.data.tags["attnlab.cell"], self._plan.metric))
-            for key, record in records.items()
-        }
+        records = [self._records[key] for key in finished]
+        values = {r.key: r.summary.get(metrics.get(r.cell, self._plan.metric), math.nan) for r in records}
         self._grid.recover(values, wanted=tickets)
         # 5. Queue what is left.
         self._add(runs)
@@ -156,9 +146,9 @@ class Scheduler:
 
     def _renew_dependants(self) -> None:
         """Let the results of runs no longer count if a run that they started from is trained again."""
-        retried = {key for key, record in self._records.items() if record.info.run_id in self._to_replace}
+        retried = {key for key, record in self._records.items() if record.run_id in self._to_replace}
         for key, record in outdated_records(self._records, {*retried, *self.withdrawn}).items():
-            self._to_replace.add(record.info.run_id)
+            self._to_replace.add(record.run_id)
             self.withdrawn.setdefault(key, "based on earlier weights of its stage")
 
     def _restore_search(self, search: Search, finished: Collection[str]) -> None:
@@ -168,9 +158,9 @@ class Scheduler:
                     self._records[key], name=f"{search.cell.name} t{trial:02d}", cell=search.cell
                 )
         done = [key for key in search.keys if key in finished]
-        values = {key: metric_of(self._records[key], search.score) for key in done}
+        values = {key: self._records[key].summary.get(search.score, math.nan) for key in done}
         search.queue.recover(values, wanted=search.keys)
-        recorded = {key for key, record in self._records.items() if record.info.status != "RUNNING"}
+        recorded = {key for key, record in self._records.items() if record.status != "RUNNING"}
         tickets = trials_to_queue(search.keys, ended=search.ended, recorded=recorded, finished=finished)
         search.queue.enqueue(tickets)
 
@@ -182,8 +172,8 @@ class Scheduler:
     def _queues(self) -> list[Queue]:
         return [self._grid, *(search.queue for search in self._searches.values())]
 
-    def _has_result(self, record: Record) -> bool:
-        return record.info.run_id not in self._to_replace and has_result(record, retries=self._plan.study.retries)
+    def _has_result(self, record: RunRecord) -> bool:
+        return record.run_id not in self._to_replace and record.has_result(retries=self._plan.study.retries)
 
     def _add(self, runs: list[Run]) -> None:
         """Queue the runs that have no result."""
@@ -264,7 +254,7 @@ class Scheduler:
         """Close the ticket of a claimed run, which ended like this."""
         self._ended[claimed.run.key] = (str(ending.state), ending.reason)
         metric = self._metric_for(claimed)
-        claimed.queue.tell(claimed.ticket, ending.state, ending.summary.get(metric, float("nan")))
+        claimed.queue.tell(claimed.ticket, ending.state, ending.summary.get(metric, math.nan))
         if claimed.search is not None:
             self._with_new_results.add(claimed.search.cell.name)
 
@@ -275,7 +265,7 @@ class Scheduler:
         record = self._tracker.find(claimed.ticket.key)
         if record is None or not self._has_result(record):
             return False
-        claimed.queue.close_finished(claimed.ticket, metric_of(record, self._metric_for(claimed)))
+        claimed.queue.close_finished(claimed.ticket, record.summary.get(self._metric_for(claimed), math.nan))
         return True
 
     def _metric_for(self, claimed: RunInFlight) -> str:
@@ -333,6 +323,6 @@ class Scheduler:
                 record = self._tracker.find(key)  # another parent trained it
                 if record is None:
                     self._ended[key] = (str(RunState.FAILED), "it has no record")
-            if record is not None and (state := state_of(record)) != RunState.RUNNING:
-                self._ended[key] = (state, record.data.tags.get("attnlab.reason", ""))
+            if record is not None and record.state != RunState.RUNNING:
+                self._ended[key] = (record.state, record.reason)
         return self._ended.get(key)

@@ -367,3 +367,20 @@ class Search:
         choose = min if self._direction == "min" else max  # both return the oldest of equal trials
         best = choose(completed, key=lambda trial: trial.values[0], default=None)
         return values(best.params, self._config.space) if best else {}
+
+
+def trials_to_queue(
+    keys: Collection[str], *, ended: Collection[str], recorded: Collection[str], finished: Collection[str]
+) -> list[str]:
+    """Return the trials of one search that need a ticket, in the order of ``keys``.
+
+    Args:
+        keys: of the search's trials.
+        ended: keys with an outcome on their ticket.
+        recorded: keys with a closed record in MLflow.
+        finished: keys with a record that counts as a result.
+
+    A trial that ended without a record was an invalid configuration, and would be one again. A trial with a result but
+    without a ticket (``optuna.db`` was deleted) gets a ticket: its child finds the result in its folder.
+    """
+    return [key for key in keys if key not in ended or (key in recorded and key not in finished)]
