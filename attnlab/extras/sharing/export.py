@@ -15,7 +15,6 @@ from attnlab._util.packages import require
 from attnlab._util.run_state import RunState
 from attnlab._util.text import escape_controls, escape_surrogates
 from attnlab.cli._arguments import Parser
-from attnlab.config.comparability import flatten_config
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ def _settings(run: StoredRun) -> dict[str, Any]:
 
     JSON can hold surrogates, which the formats of the tools cannot.
     """
+    from attnlab.config.comparability import flatten_config
+
     record = run.record
     fields = flatten_config(record.config) | record.axes | {"cell": record.cell, "state": record.state}
     return {
