@@ -17,8 +17,10 @@ from pydantic_core import PydanticKnownError
 from attnlab.config.types import Section, conflict, expected
 from attnlab.registry import ESTIMATORS
 
-Direction = Literal["better", "worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot"]
-OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "equivalent", "different")
+Direction = Literal[
+    "better", "worse", "not worse", "equivalent", "different", "grows", "shrinks", "steady", "changes", "can", "cannot"
+]
+OF_DIFFERENCES: tuple[Direction, ...] = ("better", "worse", "not worse", "equivalent", "different")
 OF_TRENDS: tuple[Direction, ...] = ("grows", "shrinks", "steady", "changes")
 OF_SOLVE_RATES: tuple[Direction, ...] = ("can", "cannot")
 
@@ -144,8 +146,8 @@ class ClaimConfig(Section):
     )
     baseline: AxisValues = Field(default=None, description="when the study has several baselines: the one to compare with")
     direction: Direction = Field(
-        description="for a difference: better, worse, equivalent or different; for its change over levels: grows, shrinks, "
-        "steady or changes; for a solve rate: can or cannot"
+        description="for a difference: better, worse, not worse (better or equivalent), equivalent or different; for its "
+        "change over levels: grows, shrinks, steady or changes; for a solve rate: can or cannot"
     )
     size: float | None = Field(
         default=None,
@@ -177,6 +179,11 @@ class ClaimConfig(Section):
         default=False, description="true for a question of textbooks: in the first table of the page of claims"
     )
     history: str = Field(default="", max_length=600, description="what happened to the claim, for the page of claims")
+    not_judged: str = Field(
+        default="",
+        max_length=300,
+        description="why the study does not judge what the source says: the claim is listed apart and not counted",
+    )
 
     @model_validator(mode="after")
     def _one_subject(self) -> Self:

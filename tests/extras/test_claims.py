@@ -17,7 +17,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds
 from attnlab.extras.claims.court import MAX_SEEDS, Claim, describe_statement, judge, read_claims
-from attnlab.extras.claims.page import _ability, summarize, write_page
+from attnlab.extras.claims.page import _ability, baselines, summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
 from attnlab.report.methods import compare_info
@@ -44,6 +44,7 @@ OUTCOMES = (
 FLIPPED: dict[Direction, Direction] = {
     "better": "worse",
     "worse": "better",
+    "not worse": "worse",
     "equivalent": "different",
     "different": "equivalent",
     "grows": "shrinks",
@@ -118,7 +119,8 @@ def flipped(stated: ClaimConfig) -> ClaimConfig:
 def test_a_flipped_claim_is_refuted_when_the_claim_is_upheld(direction: Direction, outcome: str) -> None:
     stated = claim(direction)
     if rule(stated, [evidence(outcome)]).kind is UPHELD:
-        assert rule(flipped(stated), [evidence(outcome)]).kind is REFUTED
+        small = (direction, outcome) == ("not worse", "equivalent")  # perhaps worse, by less than the margin
+        assert rule(flipped(stated), [evidence(outcome)]).kind is (NOT_SETTLED if small else REFUTED)
 
 
 def test_each_direction_is_upheld_by_an_outcome_and_no_direction_by_an_inconclusive_one() -> None:
@@ -206,6 +208,24 @@ def test_the_questions_of_textbooks_are_read_first() -> None:
     assert [line.split(".")[0] for line in first.splitlines() if line.startswith("| ")][1:] == [
         *("| N03", "| W01", "| W02", "| N04", "| W02-long"),
     ]
+
+
+def test_what_a_study_does_not_judge_is_listed_with_its_result_and_not_counted(cases: list[Any]) -> None:
+    apart = {case.claim.id for case in cases if case.claim.config.not_judged}
+    assert apart == {"N02-copy", "N02-flip-flop", "N05", "N11", "S05", "S13"}
+    page = (ROOT / "reports" / "claims" / "README.md").read_text()
+    assert f"**{summarize(cases)}**" in page and f"{len(cases) - len(apart) - 20} claims:" in page
+    for case in cases:
+        assert (f"- {case.claim.id}: {case.claim.config.sentence} ({case.verdict}" in page) == (case.claim.id in apart)
+        assert (f"| {case.claim.id}. " in page) == (case.claim.id not in apart)
+
+
+def test_claims_on_models_that_xz_beats_are_marked(cases: list[Any]) -> None:
+    found = {case.claim.id: baselines(case) for case in cases}
+    assert found["W02"] == [(pytest.approx(2.501, abs=1e-3), pytest.approx(2.434, abs=1e-3))] and not found["W01"]
+    weak = [case for case in cases if not (case.claim.config.known or case.claim.config.not_judged) and found[case.claim.id]]
+    weak = [case for case in weak if max(bits - xz for bits, xz in found[case.claim.id]) >= 0]
+    assert f"{len(weak)} of them compare models that xz beats" in summarize(cases)
 
 
 def test_the_flipped_copy_of_each_upheld_claim_is_refuted(cases: list[Any]) -> None:

@@ -12,6 +12,7 @@ from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES
 from attnlab.extras.claims.court import MAX_SEEDS, Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
 from attnlab.report.plots.rows import ForestRow, forest_plot
+from attnlab.report.reference_scores import matching_scores
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric, metric_name
@@ -20,7 +21,7 @@ COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKin
 FAR = 12  # times the median difference: a row that would leave no room for the others
 FEW = 3  # fewer rows are no picture
 BUDGET = 20  # minutes of a claim
-HEADINGS = ("claim", "verdict", "measured", "published", "scale", "source")
+HEADINGS = ("claim", "verdict", "measured", "published", "baseline", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
     "Refuted: one of them has the other direction, or is smaller than the published size, by its interval or an equivalence. "
@@ -28,6 +29,9 @@ NOTES = (
     "Each claim is judged by itself: of claims that do not hold, at most 5 % may be upheld by chance.",
     "Measured: the estimate with the 95 % interval that holds together with all others of its study; of several comparisons, "
     "the range of the estimates. A solve rate is a share of the seeds; its interval holds by itself.",
+    "Baseline: its bits per byte; of an effect, the best cell's. xz compresses the same test text and learns nothing from the "
+    "training data. A model that it beats has learned little more than which bytes follow each other: whatever helps with "
+    "neighboring bytes wins there, even a window of 8 bytes.",
     "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
 )
 OTHERS = (
@@ -50,7 +54,7 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
     )
     fields = {
         "summary": summarize(cases),
-        "parts": _parts(cases),
+        "parts": _parts([case for case in cases if not case.claim.config.not_judged]),
         "links": [(case.claim.id, _link(case, folder)) for case in cases if case.folder],
         "remarks": _remarks(cases),
         "lists": _lists(cases),
@@ -63,9 +67,13 @@ def write_page(folder: Path, cases: Sequence[Case]) -> None:
 
 def summarize(cases: Iterable[Case]) -> str:
     """Return the number of claims with each verdict, controls apart, in a sentence."""
-    cases = list(cases)
+    cases = [case for case in cases if not case.claim.config.not_judged]
     known = [case for case in cases if case.claim.config.known]
-    parts = [f"{_counts([case for case in cases if not case.claim.config.known])}."]
+    claims = [case for case in cases if not case.claim.config.known]
+    weak = [case for case in claims if any(value >= xz for value, xz in baselines(case))]
+    parts = [f"{_counts(claims)}."]
+    if weak:
+        parts.append(f"{len(weak)} of them compare models that xz beats.")
     if known:
         parts.append(f"Controls, which are known to hold: {_counts(known)}.")
     return " ".join(parts)
@@ -88,7 +96,14 @@ def _lists(cases: Sequence[Case]) -> list[tuple[str, list[tuple[str, str]]]]:
     lists.append(("The same changes and abilities: differences from the baseline", beside))
     costly = [(case.claim.id, f"{_seeds(case)} took {_minutes(case)}") for case in cases if _is_costly(case)]
     lists.append((f"Not settled: {MAX_SEEDS} seeds would take longer than the {BUDGET} minutes of a claim", costly))
-    return [(title, texts) for title, texts in lists if texts]
+    others = [(case.claim.id, _not_judged(case)) for case in cases if case.claim.config.not_judged]
+    return [(title, texts) for title, texts in [("Not judged here", others), *lists] if texts]
+
+
+def _not_judged(case: Case) -> str:
+    sentence, reason = case.claim.config.sentence, case.claim.config.not_judged
+    sizes = f", {measured(case.ruling.evidence)} {_unit(case)}" if case.ruling else ""
+    return f"{sentence} ({case.verdict}{sizes}) {reason}"
 
 
 def _ability(one: Evidence) -> str:
@@ -129,9 +144,23 @@ def _cells(case: Case) -> list[str]:
         case.verdict.replace(" at this scale", "") + reasons,
         f"{sizes} {_unit(case)}" if ruling and (sizes := measured(ruling.evidence)) else "",
         "" if config.size is None else f"{config.size:g}",
+        ", ".join(f"{value:.2f}, {'worse' if value >= xz else 'better'} than xz ({xz:.2f})" for value, xz in baselines(case)),
         ", ".join(text for text in (_seeds(case), describe_scale(case), _minutes(case)) if text),
         config.source,
     ]
+
+
+def baselines(case: Case) -> list[tuple[float, float]]:
+    """Return the bits of the baseline of each compared cell, or of the best cell of an effect, beside those of xz."""
+    found = []
+    for page in case.pages:
+        named = {name for one in case.ruling.evidence for name in one.cells} if case.ruling else set()
+        values = {cell.name: cell.value.mean for cell in page.cells if cell.value}
+        bases = {cell.name for cell in page.cells if cell.is_baseline} & named
+        scores = matching_scores(page.info.reference_scores, page.records, metric=page.info.spec.metric)
+        chosen = [values[name] for name in values if name in bases] or ([] if named else [min(values.values())])
+        found += [(value, score.value) for score in scores if score.name == "xz" for value in chosen]
+    return found
 
 
 def measured(evidence: Sequence[Evidence]) -> str:

@@ -27,6 +27,7 @@ MOST_SEEDS = 0.5  # a cell "can" when more than this share of its seeds solve th
 OPPOSED: Mapping[Direction, tuple[str, ...]] = {
     "better": ("worse",),
     "worse": ("better",),
+    "not worse": ("worse",),
     "equivalent": ("better", "worse"),
     "different": ("equivalent",),
     "grows": ("shrinks", "changes sign"),
@@ -36,7 +37,11 @@ OPPOSED: Mapping[Direction, tuple[str, ...]] = {
     "can": ("cannot",),
     "cannot": ("can",),
 }
-UPHOLDING: Mapping[Direction, tuple[str, ...]] = {"different": ("better", "worse"), "changes": OPPOSED["steady"]}
+UPHOLDING: Mapping[Direction, tuple[str, ...]] = {
+    "not worse": ("better", "equivalent"),
+    "different": ("better", "worse"),
+    "changes": OPPOSED["steady"],
+}
 
 
 class RulingKind(StrEnum):
