@@ -1,21 +1,20 @@
-"""Simulated tables whose comparisons are not alike: at several levels (`over`), and at the optima of swept learning rates."""
+"""Simulated tables whose comparisons are not alike: at several levels (`over`), and at the best of swept learning rates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy
 
 from attnlab.stats import paired
 from attnlab.stats.joint import moderate
-from attnlab.stats.sweep import LearningRateCurve
+from attnlab.stats.sweep import LearningRateCurve, SweptRuns, depends_on_choice
 from attnlab.stats.trend import fit_line
 from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM_OF_GROUPS
 from benchmarks.simulation import COVERED, FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
-from benchmarks.sweeps import APART, RateDesign, compare_curves, sweep_cells
+from benchmarks.sweeps import APART, Curve, RateDesign, Sweeps, sweep
 from benchmarks.table_tests import TableTests, join, t_tests
 from benchmarks.trends import LEVELS
 
@@ -60,38 +59,18 @@ def _tests_by_level(differences: numpy.ndarray) -> TableTests:
     return join([_tests_at(differences, level) for level in range(differences.shape[2])])
 
 
-@dataclass(frozen=True)
-class SweptTable:
-    """A table of cells at the optima of their swept learning rates, which have the same loss there.
-
-    Attributes:
-        design: Grid, seeds and curves; the optima of the cells lie evenly spread over `design.apart` decades.
-        comparisons: Number of cells without the baseline.
-    """
-
-    design: RateDesign
-    comparisons: int
-
-    @property
-    def optima(self) -> list[float]:
-        """The optima, in decades; that of the baseline is the first."""
-        return numpy.linspace(-self.design.apart / 2, self.design.apart / 2, self.comparisons + 1).tolist()
-
-
-def moderated_optima(table: SweptTable, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate tables of fitted optima, with moderated t-tests and with those of each comparison alone."""
-    random = numpy.random.RandomState(seed)
+def moderated_sweeps(design: RateDesign, studies: int, seed: int) -> Mapping[str, Share]:
+    """Simulate tables at the best rates tried, with moderated t-tests and with those of each comparison alone."""
+    look = next(sweep(design, studies, numpy.random.RandomState(seed)))
     false, plainly, covered, compared = 0, 0, 0, 0
-    for _ in range(studies):
-        curves = sweep_cells(table.design, table.optima, random)
-        if 0 not in curves or len(curves) < 2:
+    for differences in _differences(look):
+        known = [difference.interval for difference in differences if difference]
+        if not known:
             continue
-        differences = [compare_curves(curves[i], curves[0]) for i in curves if i]
         moderated, plain = paired.correct(moderate(differences)), paired.correct(differences)
         false += any(d is not None and d.is_significant for d in moderated)
         plainly += any(d is not None and d.is_significant for d in plain)
-        fitted = paired.difference(curves[min(curves.keys() - {0})].values, curves[0].values)
-        covered += fitted is not None and (fitted.interval.low or 0) <= 0 <= (fitted.interval.high or 0)
+        covered += (known[0].low or 0) <= 0 <= (known[0].high or 0)
         compared += 1
     return {
         "false": Share(false, compared),
@@ -101,48 +80,66 @@ def moderated_optima(table: SweptTable, studies: int, seed: int) -> Mapping[str,
     }
 
 
-def swept_trends(table: SweptTable, studies: int, seed: int) -> Mapping[str, Share]:
-    """Simulate tables swept at three levels, where the spread falls and the optima move; test the trends of the differences."""
+def _differences(look: Sweeps) -> Iterator[list[paired.Difference | None]]:
+    """Yield the differences of each study, shifted so that the best of the rates tried are equally good in all cells."""
+    shifts = look.expected[:, :1] - look.expected
+    for inside, *readings in zip(look.inside, look.at_best + shifts[..., None], look.crossed + shifts[..., None], strict=True):
+        at_best, crossed = ([dict(enumerate(values)) for values in reading.tolist()] for reading in readings)
+        curves = [LearningRateCurve(SweptRuns({}, {}), crossed=values) for values in crossed]
+        differences = [paired.difference(values, at_best[0]) if inside[0] else None for values in at_best[1:]]
+        yield [
+            paired.withhold(d, paired.NoTest.CHOICE) if d and depends_on_choice(d, curve, curves[0]) else d if own else None
+            for d, curve, own in zip(differences, curves[1:], inside[1:], strict=True)
+        ]
+
+
+def swept_trends(design: RateDesign, studies: int, seed: int) -> Mapping[str, Share]:
+    """Simulate tables swept at three levels, where the spread falls; test the trends of the differences."""
     random = numpy.random.RandomState(seed)
+    looks = [next(sweep(design, studies, random, spread=spread)) for spread in (1.5, 1.0, 0.5)]
+    values = [look.at_best + (look.expected[:, :1] - look.expected)[..., None] for look in looks]
     false, tested = 0, 0
-    for _ in range(studies):
-        by_level = [sweep_cells(table.design, table.optima, random, spread=spread) for spread in (1.5, 1.0, 0.5)]
-        complete = [i for i in range(1, table.comparisons + 1) if all(i in curves for curves in by_level)]
-        if not complete or any(0 not in curves for curves in by_level):
-            continue
-        tests = paired.correct([_slope([(curves[i], curves[0]) for curves in by_level]) for i in complete])
-        false += any(d is not None and d.is_significant for d in tests)
-        tested += 1
+    for study, by_level in enumerate(zip(*(_differences(look) for look in looks), strict=True)):
+        complete = [cell for cell in range(len(by_level[0])) if all(level[cell] for level in by_level)]
+        slopes = [
+            _slope(
+                [level[study] for level in values], cell + 1, any(d and d.no_test for d in (level[cell] for level in by_level))
+            )
+            for cell in complete
+        ]
+        false += any(d is not None and d.is_significant for d in paired.correct(slopes))
+        tested += bool(complete)
     return {"false": Share(false, tested), "no verdict": Share(studies - tested, studies)}
 
 
-def _slope(levels: Sequence[tuple[LearningRateCurve, LearningRateCurve]]) -> paired.Difference | None:
-    """Return the slope of the differences at the levels; without a test if one of them has none."""
-    seeds = levels[0][0].values
-    slopes = {s: fit_line(LEVELS, [cell.values[s] - base.values[s] for cell, base in levels])[0] for s in seeds}
-    slope = paired.difference(slopes, dict.fromkeys(seeds, 0.0))
-    compared = [compare_curves(cell, base) for cell, base in levels]
-    if slope is None or not any(d is not None and d.no_test for d in compared):
-        return slope
-    return paired.withhold(slope, paired.NoTest.READINGS)
+def _slope(levels: Sequence[numpy.ndarray], cell: int, withheld: bool) -> paired.Difference | None:
+    """Return the slope of the differences of a cell at the levels (cells x seeds); without a test if one of them has none."""
+    differences = numpy.array([level[cell] - level[0] for level in levels]).T
+    slopes = {seed: fit_line(LEVELS, of_seed)[0] for seed, of_seed in enumerate(differences.tolist())}
+    slope = paired.difference(slopes, dict.fromkeys(slopes, 0.0))
+    return paired.withhold(slope, paired.NoTest.CHOICE) if slope and withheld else slope
 
 
-def _swept_setting(table: SweptTable, *, over: bool = False) -> Setting:
-    shape = "lopsided" if table.design.lopsided else "parabolas"
-    shape += f", curvatures x{table.design.ratio:g}" if table.design.ratio != 1 else ""
-    optima = f"optima over {table.design.apart:g} decades" if table.design.apart else "equal optima"
-    name = f"{table.comparisons} cells, sweep {table.design.rates} x {table.design.seeds}"
-    return Setting(f"{shape}, {optima}", name, partial(swept_trends if over else moderated_optima, table))
+def _swept_setting(design: RateDesign, *, over: bool = False) -> Setting:
+    first, last = design.curves[0], design.curves[-1]
+    shape = "lopsided" if first.lopsided else "parabolas"
+    shape += f", curvatures x{last.curvature / first.curvature:g}" if last.curvature != first.curvature else ""
+    apart = last.optimum - first.optimum
+    optima = f"optima over {apart:.1g} decades" if apart else "equal optima"
+    name = f"{len(design.curves) - 1} cells, sweep {design.rates} x {design.seeds}"
+    return Setting(f"{shape}, {optima}", name, partial(swept_trends if over else moderated_sweeps, design))
+
+
+def _lopsided(comparisons: int) -> tuple[Curve, ...]:
+    """Return lopsided curves of a baseline and its comparisons, of rising curvature and with optima next to each other."""
+    shares = [cell / comparisons for cell in range(comparisons + 1)]
+    return tuple(Curve(0.5 * 2**share, optimum=APART * (share - 0.5), lopsided=1.0) for share in shares)
 
 
 SWEPT = [
-    SweptTable(RateDesign(rates, seeds, apart=apart, lopsided=lopsided, ratio=ratio), comparisons)
-    for apart, lopsided, ratio, rates, sizes in (
-        (0.0, 0.0, 1.0, 3, ((3, 3), (5, 3))),
-        (APART, 1.0, 2.0, 3, ((2, 6), (3, 3), (3, 6), (5, 6))),
-        (APART, 1.0, 2.0, 5, ((3, 3), (5, 6))),
-    )
-    for seeds, comparisons in sizes
+    *(RateDesign(3, seeds, (Curve(),) * 4) for seeds in (3, 5)),
+    *(RateDesign(3, seeds, _lopsided(comparisons)) for seeds, comparisons in ((2, 6), (3, 3), (3, 6), (5, 6))),
+    *(RateDesign(5, seeds, _lopsided(comparisons)) for seeds, comparisons in ((3, 3), (5, 6))),
 ]
 NO_VERDICT = Quantity("no verdict", "studies without a verdict", Kind.FALSE)
 
@@ -172,16 +169,16 @@ does not do: where one level scatters three times as much as the others, differe
     ),
 )
 
-MODERATED_OPTIMA = Simulation(
-    "moderated-optima",
+MODERATED_SWEEPS = Simulation(
+    "moderated-sweeps",
     "Moderated t-tests of swept learning rates",
     """\
-Tables of cells whose learning rates are swept over one grid, as above, compared at their fitted optima, where all have the same
-loss. A verdict that the best rates tried do not show is withheld. The optima lie evenly spread over 0.2 decades, or are equal.
-Curvatures are equal, or rise to twice that of the baseline.""",
-    settings=[_swept_setting(table) for table in SWEPT],
+Tables of cells whose learning rates are swept over one grid, as above, compared at the best of the rates tried, which are
+equally good. The optima lie evenly spread over 0.2 decades, or are equal. Curvatures are equal, or rise to twice that of the
+baseline.""",
+    settings=[_swept_setting(design) for design in SWEPT],
     quantities=(FALSE, COVERED, Quantity("false, plain", "false verdicts of plain t-tests"), NO_VERDICT),
-    studies=1_500,
+    studies=2_000,
     hard={"sweeps in tables, curvatures that differ by 2": ("false", "curvatures x2")},
 )
 
@@ -190,14 +187,10 @@ SWEPT_TRENDS = Simulation(
     "Trends of swept learning rates",
     """\
 The same tables, swept at each of three levels (`sweep:` and `over:`). The spread of a run falls to a third from the lowest
-level to the highest, and the place of the optima in the grid changes. A trend is false, because the optima have the same
-loss; where the best rates tried and the optima part at a level, none is tested.""",
-    settings=[
-        _swept_setting(SweptTable(RateDesign(rates, seeds, apart=APART, lopsided=1.0, ratio=2.0), 2), over=True)
-        for rates in (3, 5)
-        for seeds in (3, 5, 12)
-    ],
+level to the highest, and the place of the optima in the grid changes. A trend is false, because the best of the rates tried
+are equally good; where a difference at a level is withheld, none is tested.""",
+    settings=[_swept_setting(RateDesign(rates, seeds, _lopsided(2)), over=True) for rates in (3, 5) for seeds in (3, 5, 12)],
     quantities=(Quantity(FALSE.name, "false trends", level=0.05, limit=0.06), NO_VERDICT),
-    studies=1_500,
+    studies=2_000,
     hard={"trends of sweeps, curvatures that differ by 2": ("false", "curvatures x2")},
 )

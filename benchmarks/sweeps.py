@@ -1,37 +1,69 @@
 """Simulated studies whose cells need a learning rate: found by a search in each cell, or swept over one shared grid.
 
-Two cells have the same lowest loss, at optima that are equal or lie apart, on curves of equal or different shapes; a verdict of
-better or worse is therefore false. A search chooses the best of four trials of one seed and confirms it with other seeds, as
-studies with ``search`` do. A sweep trains every rate with every seed, extends the grid as studies with ``sweep`` do, and
-compares the fitted optima, with the seeds of its list or with one look at each number of seeds. A verdict needs that the best
-rates tried show the same.
+A search chooses the best of four trials of one seed and confirms it with other seeds, as studies with ``search`` do. A sweep
+trains every rate with every seed, extends the grid as studies with ``sweep`` do, and compares cells at the best of the rates
+tried, with the seeds of its list or with one look at each number of seeds. Many studies are simulated at once;
+`tests/benchmarks/test_sweeps.py` compares their verdicts with those of `attnlab.stats.compare`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy
 
-from attnlab.stats import paired
+from attnlab.stats.paired import LEVEL
 from attnlab.stats.sequential import Looks
-from attnlab.stats.sweep import CurveProblem, LearningRateCurve, SweptRuns, fit_curves, readings_part
 from benchmarks.simulation import FALSE, POWER, Kind, Quantity, Setting, Share, Simulation
+from benchmarks.table_tests import t_tests
 
-SPACING = 0.5  # decades between two rates of a sweep
+FACTOR_2 = math.log10(2)  # decades between two rates of a sweep, by default
 EXTENSIONS = 4  # rates that a sweep adds on one side at most
 RANGE = 2.0  # decades that a search covers, with the optima in the middle half
 QUASI_RANDOM = (0.0, 0.5, 0.75)  # trials of Optuna's QMCSampler after the first, which is random
 APART = 0.2  # decades between the optima of two cells
-SEARCHED = "a learning rate that was searched for each cell"
-ABRUPT = (
-    "curves that rise four times as steeply above the optimum, or have a kink there, most of all on a grid of half a decade"
-)
-STUDIES = 400  # of each setting; all settings take about three minutes
-EFFECT = 1.5  # true difference in the lines on power, in standard deviations of a run
+STUDIES = 20_000  # of each setting
+CHUNK = 2_000  # studies in memory at once
+EFFECT = 2.0  # true difference in the lines on power, in standard deviations of a run
+MARGIN = 2.5  # likewise
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The expected loss of a cell above its lowest, over the distance of the rate from the optimum in decades.
+
+    Attributes:
+        curvature: Loss one decade from the optimum of a parabola.
+        optimum: Decades from the middle of the optima.
+        lopsided: Steepness; 0 is a parabola, at 1 the loss a decade above the optimum is twice that a decade below.
+        cubic: Further loss one decade above the optimum, which grows with the third power of the distance.
+        wall: Decades above the optimum, or below if negative, from which on the loss has an `excess` and rises by 1 per decade.
+        excess: Height of the wall.
+        diverging: Decades above the optimum from which on runs diverge.
+        plateau: Decades on each side of the optimum in which all rates are equally good.
+    """
+
+    curvature: float = 0.5
+    optimum: float = 0.0
+    lopsided: float = 0.0
+    cubic: float = 0.0
+    wall: float = math.inf
+    excess: float = 0.0
+    diverging: float = math.inf
+    plateau: float = 0.0
+
+    def losses(self, distances: numpy.ndarray) -> numpy.ndarray:
+        """Return the expected losses; infinite where runs diverge."""
+        x = numpy.sign(distances) * numpy.maximum(abs(distances) - self.plateau, 0)
+        slope = self.lopsided * x
+        losses = self.curvature * (2 / self.lopsided**2 * (numpy.exp(slope) - slope - 1) if self.lopsided else x**2)
+        losses = losses + self.cubic * numpy.maximum(x, 0) ** 3
+        beyond = (distances - self.wall) if self.wall > 0 else (self.wall - distances)
+        losses = losses + numpy.where(beyond > 0, self.excess + beyond, 0)
+        return numpy.where(distances >= self.diverging, numpy.inf, losses)
 
 
 @dataclass(frozen=True)
@@ -41,241 +73,275 @@ class RateDesign:
     Attributes:
         rates: Rates of the sweep's first grid; 0 for a search.
         seeds: Seeds of the comparison.
-        curvature: Loss above the lowest, one decade from the optimum of a parabola.
+        curves: Of the cells; all have the same lowest loss. The first one is the baseline.
         spread: Standard deviation of a run at the optimum.
-        apart: Decades between the optima.
-        lopsided: Steepness; 0 is a parabola, at 1 the loss a decade above the optimum is twice that a decade below.
-        ratio: Curvature of the last cell, in that of the first.
-        unequal: The steepness of the first cell is half of `lopsided`, that of the last 1.5 times.
         growth: Factor on the spread of a run, for each decade above the optimum.
-        diverging: Decades above its optimum from which runs of the last cell diverge.
-        kink: Curvature above the optimum, in that below, of a parabola; its second derivative jumps there.
         spacing: Decades between two rates of a sweep.
         last: A sweep is judged at each number of seeds from `seeds` to this one, until it has a verdict; 0: at `seeds` alone.
+        at_optima: The lowest points of the curves count, at rates that may not have been tried, rather than the best tried.
     """
 
     rates: int
     seeds: int
-    curvature: float = 0.5
+    curves: tuple[Curve, ...] = (Curve(), Curve())
     spread: float = 0.02
-    apart: float = 0.0
-    lopsided: float = 0.0
-    ratio: float = 1.0
-    unequal: bool = False
     growth: float = 1.0
-    diverging: float = math.inf
-    kink: float = 1.0
-    spacing: float = SPACING
+    spacing: float = FACTOR_2
     last: int = 0
+    at_optima: bool = False
+
+    @property
+    def looks(self) -> Looks | None:
+        """The looks of a sweep that is judged more than once."""
+        return Looks(self.seeds, self.last) if self.last else None
 
     def setting(self, group: str) -> Setting:
         """The setting of these studies."""
         seeds = f"{self.seeds} to {self.last}" if self.last else str(self.seeds)
-        name = f"sweep {self.rates} x {seeds}" if self.rates else f"search 4, {seeds} seeds"
-        reason = SEARCHED if not self.rates else ABRUPT if self.lopsided > 1 or self.kink > 1 else ""
-        return Setting(group, name, partial(compared_rates, self), reason)
+        spacing = "" if self.spacing == FACTOR_2 else f", a factor of {10**self.spacing:.2g}"
+        name = f"sweep {self.rates} x {seeds}{spacing}" if self.rates else f"search 4, {seeds} seeds"
+        reason = "a difference between the best rates tried, read as one between optima" if self.at_optima else ""
+        reason = reason if self.rates else "a learning rate that was searched for each cell"
+        return Setting(group, name, partial(compared_rates if self.rates else searched_rates, self), reason)
 
-    def of_cell(self, share: float) -> RateDesign:
-        """Return the curve of a cell; `share` is 0 for the first cell and 1 for the last."""
-        return replace(
-            self,
-            curvature=self.curvature * self.ratio**share,
-            lopsided=self.lopsided * (0.5 + share if self.unequal else 1),
-            diverging=self.diverging if share == 1 else math.inf,
-        )
 
-    def losses(self, distances: numpy.ndarray) -> numpy.ndarray:
-        """Return the expected losses at distances from the optimum, in decades."""
-        if not self.lopsided:
-            return self.curvature * numpy.where(distances > 0, self.kink, 1.0) * distances**2
-        slope = self.lopsided * distances
-        return 2 * self.curvature / self.lopsided**2 * (numpy.exp(slope) - slope - 1)
+@dataclass(frozen=True)
+class Sweeps:
+    """Many studies at one look. Arrays begin with (studies, cells).
 
-    def runs(self, distances: numpy.ndarray, random: numpy.random.RandomState) -> numpy.ndarray:
-        """Return the losses of runs at distances from the optimum, distances x seeds; those of diverged runs are infinite."""
-        spread = self.spread * self.growth ** numpy.clip(distances, -2, 2)
-        seeds = max(self.seeds, self.last)
-        losses = self.losses(distances)[:, None] + spread[:, None] * random.standard_normal((len(distances), seeds))
-        return numpy.where((distances >= self.diverging)[:, None], numpy.inf, losses)
+    Attributes:
+        runs: Losses of all runs up to this look (rates x seeds); infinite where runs diverged.
+        tried: True for the rates that the study has trained.
+        at_best: Losses of the seeds at the best rate tried, by the mean over seeds.
+        crossed: The same, each at the rate that is best for the other seeds.
+        expected: Expected loss at the truly best of the rates tried.
+        inside: True for cells whose best rate is neither the smallest nor the largest tried.
+    """
+
+    runs: numpy.ndarray
+    tried: numpy.ndarray
+    at_best: numpy.ndarray
+    crossed: numpy.ndarray
+    expected: numpy.ndarray
+    inside: numpy.ndarray
+
+
+def sweep(design: RateDesign, studies: int, random: numpy.random.RandomState, *, spread: float = 1.0) -> Iterator[Sweeps]:
+    """Yield studies at each look; their grids are extended while the best rate of a cell is at an end.
+
+    Args:
+        design: The grid, the seeds, and the curves.
+        studies: Number of studies.
+        random: Source of the noise, and of the place of the optima in the grid.
+        spread: Standard deviation of a run, in that of the design.
+    """
+    number, most = design.rates + 2 * EXTENSIONS, max(design.seeds, design.last)
+    middle = design.spacing * random.uniform(-0.5, 0.5, (studies, 1, 1))
+    optima = numpy.array([curve.optimum for curve in design.curves])[:, None]
+    distances = design.spacing * (numpy.arange(number) - (number - 1) / 2) - middle - optima
+    expected = numpy.stack([curve.losses(distances[:, i]) for i, curve in enumerate(design.curves)], axis=1)
+    scatter = spread * design.spread * design.growth ** numpy.clip(distances, -2, 2)
+    runs = expected[..., None] + scatter[..., None] * random.standard_normal((*distances.shape, most))
+    tried = numpy.zeros((studies, number), dtype=bool)
+    tried[:, EXTENSIONS : EXTENSIONS + design.rates] = True
+    for seeds in range(design.seeds, most + 1):
+        yield _look(runs[..., :seeds], expected, tried)
+
+
+def _look(runs: numpy.ndarray, expected: numpy.ndarray, tried: numpy.ndarray) -> Sweeps:
+    """Extend the rates tried, in place, and return the studies there."""
+    number, means = tried.shape[1], runs.mean(3)
+    for _ in range(2 * EXTENSIONS + 1):
+        low, high = tried.argmax(1), number - 1 - tried[:, ::-1].argmax(1)
+        best = numpy.where(tried[:, None], means, numpy.inf).argmin(2)
+        largest, smallest = (best == high[:, None]).any(1) & (high < number - 1), (best == low[:, None]).any(1) & (low > 0)
+        smallest &= ~largest
+        tried[largest, high[largest] + 1] = True
+        tried[smallest, low[smallest] - 1] = True
+        if not (largest | smallest).any():
+            break
+    usable = tried[:, None] & numpy.isfinite(means)
+    others = numpy.where(usable[..., None], runs.sum(3, keepdims=True) - numpy.where(usable[..., None], runs, 0), numpy.inf)
+    masked = numpy.where(tried[:, None, :, None], runs, numpy.inf)
+    return Sweeps(
+        runs,
+        tried.copy(),
+        numpy.take_along_axis(masked, best[..., None, None], 2)[:, :, 0],
+        numpy.take_along_axis(masked, others.argmin(2)[:, :, None], 2)[:, :, 0],
+        numpy.where(tried[:, None], expected, numpy.inf).min(2),
+        (best != low[:, None]) & (best != high[:, None]),
+    )
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Verdicts on each cell but the first, in the shape (studies, cells - 1)."""
+
+    better: numpy.ndarray
+    worse: numpy.ndarray
+    equivalent: numpy.ndarray
+
+    @property
+    def differs(self) -> numpy.ndarray:
+        """True for verdicts of better or worse."""
+        return self.better | self.worse
+
+
+def judge(sweeps: Sweeps, shift: float | numpy.ndarray, margin: float, looks: Looks | None = None) -> Verdicts:
+    """Return the verdicts on cells whose losses are shifted, each tested alone; both readings must give the same.
+
+    Args:
+        sweeps: Studies at one look.
+        shift: Added to the losses of all cells but the first.
+        margin: Largest difference that counts as equivalent.
+        looks: Looks at which the studies are judged.
+    """
+    readings = []
+    for values in (sweeps.at_best, sweeps.crossed):
+        with numpy.errstate(invalid="ignore"):
+            differences = values[:, 1:] - values[:, :1] + numpy.asarray(shift)[..., None]
+        differences = numpy.where(numpy.isfinite(differences), differences, 0.0)
+        tests = t_tests(differences.reshape(-1, 1, differences.shape[2]), margin=margin, looks=looks)
+        p, p_equivalent = (x.reshape(differences.shape[:2]) for x in (tests.p, tests.p_equivalent))
+        readings.append((differences.mean(2), p < LEVEL, p_equivalent < LEVEL))
+    (mean, differs, near), (other_mean, other_differs, other_near) = readings
+    judged = sweeps.inside[:, 1:] & sweeps.inside[:, :1]
+    agree = judged & differs & other_differs & (mean * other_mean > 0)
+    return Verdicts(agree & (mean < 0), agree & (mean > 0), judged & near & ~differs & other_near)
 
 
 def compared_rates(design: RateDesign, studies: int, seed: int) -> Mapping[str, Share]:
-    """Return the shares of false and of true verdicts among the comparisons with one, and the share of studies without."""
-    random = numpy.random.RandomState(seed)
-    compare = _sweep if design.rates else _search
-    false = true = judged = 0
-    for _ in range(studies):
-        looks = [curves for curves in compare(design, random) if len(curves) == 2]
-        judged += bool(looks)
-        false += any(_differs(curves, design) for curves in looks)
-        true += any(_differs(curves, design, effect=EFFECT * design.spread) for curves in looks)
-    return {
-        "false": Share(false, judged),
-        "power": Share(true, judged),
-        "no verdict": Share(studies - judged, studies),
-    }
+    """Return the shares of false and of true verdicts on the last cell.
 
-
-def _differs(cells: dict[int, LearningRateCurve], design: RateDesign, *, effect: float = 0.0) -> bool:
-    """Return True when the last cell, with an effect added to its values, is better or worse than the first."""
-    looks = Looks(design.seeds, design.last) if design.last else None
-    difference = paired.correct([compare_curves(_shifted(cells[1], effect), cells[0], looks=looks)])[0]
-    return difference is not None and difference.conclusion in ("lower", "higher")
-
-
-def _shifted(curve: LearningRateCurve, effect: float) -> LearningRateCurve:
-    """Return a curve with an effect added to all its values."""
-    runs = {rate: {seed: value + effect for seed, value in values.items()} for rate, values in curve.runs.values.items()}
-    fitted = {seed: value + effect for seed, value in curve.values.items()}
-    return replace(curve, runs=replace(curve.runs, values=runs), values=fitted)
-
-
-def compare_curves(
-    cell: LearningRateCurve, baseline: LearningRateCurve, *, looks: Looks | None = None
-) -> paired.Difference | None:
-    """Compare two cells at their optima; without a test if the best rates tried do not show the same."""
-    difference = paired.difference(cell.values, baseline.values, looks=looks)
-    if difference is not None and readings_part(difference, cell, baseline):
-        return paired.withhold(difference, paired.NoTest.READINGS)
-    return difference
-
-
-def _search(design: RateDesign, random: numpy.random.RandomState) -> list[dict[int, LearningRateCurve]]:
-    """Search the rate of each cell in four trials of one seed, and return the runs at the rates that were chosen."""
-    middle = RANGE / 2 + random.uniform(-RANGE / 4, RANGE / 4)
-    curves = {}
-    for cell, side in enumerate((-0.5, 0.5)):
-        optimum = middle + side * design.apart
-        trials = RANGE * numpy.array([random.uniform(), *QUASI_RANDOM])
-        trial_losses = design.losses(trials - optimum) + design.spread * random.standard_normal(len(trials))
-        expected = design.losses(trials[trial_losses.argmin()] - optimum)
-        values = dict(enumerate(expected + design.spread * random.standard_normal(design.seeds)))
-        curves[cell] = LearningRateCurve(SweptRuns({1.0: values}, {}), best=1.0, values=values)
-    return [curves]
-
-
-def _sweep(design: RateDesign, random: numpy.random.RandomState) -> list[dict[int, LearningRateCurve]]:
-    """Sweep both cells over one grid, and return the curves with an optimum, at each look."""
-    return list(sweep_looks(design, [-design.apart / 2, design.apart / 2], random))
-
-
-def sweep_cells(
-    design: RateDesign, optima: Sequence[float], random: numpy.random.RandomState, *, spread: float = 1.0
-) -> dict[int, LearningRateCurve]:
-    """Sweep cells with all seeds of a design; takes the arguments of `sweep_looks`, and returns its only look."""
-    return next(sweep_looks(design, optima, random, spread=spread))
-
-
-def sweep_looks(
-    design: RateDesign, optima: Sequence[float], random: numpy.random.RandomState, *, spread: float = 1.0
-) -> Iterator[dict[int, LearningRateCurve]]:
-    """Sweep cells over one grid, which is extended while a cell's best rate is at its edge or too few of its rates completed.
-
-    The grid of a look is at least that of the look before.
-
-    Args:
-        design: The grid, the seeds, and the shape of the curves.
-        optima: Of each cell, in decades from the middle of the optima.
-        random: Source of the noise, and of the place of the optima in the grid.
-        spread: Standard deviation of a run, in that of the design.
-
-    Yields:
-        At each look, the index of each cell with a fitted optimum -> its curve.
+    Where a verdict is false by construction, the last cell is shifted so that the best of its tried rates equals the best of
+    the other's, unless the lowest points of the curves count, which are equal.
     """
-    positions = design.spacing * (numpy.arange(design.rates + 2 * EXTENSIONS) - EXTENSIONS - (design.rates - 1) / 2)
-    middle = design.spacing * random.uniform(-0.5, 0.5)
-    scaled, tables = replace(design, spread=spread * design.spread), []
-    for i, optimum in enumerate(optima):
-        tables.append(scaled.of_cell(i / (len(optima) - 1)).runs(positions - middle - optimum, random))
-    low, high, seeds = EXTENSIONS, EXTENSIONS + design.rates, design.seeds
-    while seeds <= max(design.seeds, design.last):
-        cells = {str(i): _swept_runs(positions[low:high], table[low:high, :seeds]) for i, table in enumerate(tables)}
-        curves = fit_curves(cells, direction="min")
-        problems = {curve.problem for curve in curves.values()}
-        if CurveProblem.LARGEST_TRIED in problems and high < len(positions):
-            high += 1
-        elif problems & {CurveProblem.SMALLEST_TRIED, CurveProblem.TOO_FEW_VALUES} and low > 0:
-            low -= 1
-        else:
-            yield {int(name): curve for name, curve in curves.items() if curve.problem is None}
-            seeds += 1
+    random, margin, effect = numpy.random.RandomState(seed), MARGIN * design.spread, EFFECT * design.spread
+    shifts = {"false": 0.0, "lower": -margin, "upper": margin, "better": -effect, "worse": effect}
+    counts: dict[str, float] = dict.fromkeys((*shifts, "equivalence"), 0)
+    for first in range(0, studies, CHUNK):
+        some = min(CHUNK, studies - first)
+        found = {name: numpy.zeros(some, dtype=bool) for name in counts}
+        for look in sweep(design, some, random):
+            equal = 0.0 if design.at_optima else look.expected[:, :1] - look.expected[:, 1:]
+            verdicts = {name: judge(look, equal + shift, margin, design.looks) for name, shift in shifts.items()}
+            found["false"] |= verdicts["false"].differs[:, -1]
+            found["equivalence"] |= verdicts["false"].equivalent[:, -1]
+            found["lower"] |= verdicts["lower"].equivalent[:, -1]
+            found["upper"] |= verdicts["upper"].equivalent[:, -1]
+            found["better"] |= verdicts["better"].better[:, -1]
+            found["worse"] |= verdicts["worse"].worse[:, -1]
+        counts = {name: count + int(found[name].sum()) for name, count in counts.items()}
+    counts["false equivalence"] = max(counts.pop("lower"), counts.pop("upper"))
+    counts["power"] = (counts.pop("better") + counts.pop("worse")) / 2
+    return {name: Share(count, studies) for name, count in counts.items()}
 
 
-def _swept_runs(positions: numpy.ndarray, losses: numpy.ndarray) -> SweptRuns:
-    rates = [math.pow(10, x) for x in positions.tolist()]
-    table = dict(zip(rates, losses.tolist(), strict=True))
-    values = {rate: dict(enumerate(row)) for rate, row in table.items() if math.isfinite(row[0])}
-    scores = dict(zip(rates, losses.mean(axis=1).tolist(), strict=True))
-    return SweptRuns(values, scores, {rate: len(row) for rate, row in table.items() if rate not in values})
+def searched_rates(design: RateDesign, studies: int, seed: int) -> Mapping[str, Share]:
+    """Search the rate of each cell in four trials of one seed, and compare other seeds at the rates that were chosen."""
+    random = numpy.random.RandomState(seed)
+    middle = RANGE / 2 + random.uniform(-RANGE / 4, RANGE / 4, (studies, 1))
+    values = []
+    for curve in design.curves:
+        trials = RANGE * numpy.concatenate([random.uniform(size=(studies, 1)), numpy.tile(QUASI_RANDOM, (studies, 1))], axis=1)
+        expected = curve.losses(trials - middle - curve.optimum)
+        chosen = (expected + design.spread * random.standard_normal(trials.shape)).argmin(1)
+        at_chosen = numpy.take_along_axis(expected, chosen[:, None], 1)
+        values.append(at_chosen + design.spread * random.standard_normal((studies, design.seeds)))
+    differences = (values[1] - values[0])[:, None]
+    false, found = (Share(t_tests(differences + shift).differs.sum(), studies) for shift in (0.0, EFFECT * design.spread))
+    return {"false": false, "power": found, **dict.fromkeys(("false equivalence", "equivalence"), Share(0, 0))}
 
 
-GRIDS = ((3, 3, 0), (3, 5, 0), (3, 10, 0), (5, 3, 0), (5, 5, 0), (5, 10, 0), (5, 3, 12))  # rates, seeds, last
-SHAPES = {  # group -> fields of its designs
-    "equal curves": {},
-    "equal curves, 0.2 decades apart": {"apart": APART},
-    "curvature x1.3": {"ratio": 1.3},
-    "curvature x1.5": {"ratio": 1.5},
-    "curvature x2": {"ratio": 2.0},
-    "curvature x2, spread 10 %": {"ratio": 2.0, "spread": 0.05},
-    "lopsided, 0.3 decades apart": {"lopsided": 1.0, "apart": 0.3},
-    "lopsided, curvature x2, 0.3 decades apart": {"lopsided": 1.0, "ratio": 2.0, "apart": 0.3},
-    "lopsided, curvature x2, 0.3 decades apart, spread 10 %": {"lopsided": 1.0, "ratio": 2.0, "apart": 0.3, "spread": 0.05},
-    "unequally lopsided, 0.3 decades apart": {"lopsided": 1.0, "unequal": True, "apart": 0.3},
-    "spread x2 per decade, curvature x2": {"growth": 2.0, "ratio": 2.0, "lopsided": 1.0},
-    "very lopsided, curvature x1.5, 0.3 decades apart": {"lopsided": 2.0, "ratio": 1.5, "apart": 0.3},
-    "kink, curvature x2, 0.3 decades apart": {"kink": 2.0, "ratio": 2.0, "apart": 0.3},
-    "kink, curvature x2, 0.3 decades apart, rates 0.3 decades apart": {
-        "kink": 2.0,
-        "ratio": 2.0,
-        "apart": 0.3,
-        "spacing": 0.3,
+GRIDS = ((3, 3), (3, 5), (3, 10), (4, 7), (5, 3), (5, 5), (5, 10))  # rates, seeds
+LOPSIDED = Curve(1.0, lopsided=1.0)
+FLAT = Curve(0.1)
+
+
+def _apart(decades: float, first: Curve, last: Curve) -> tuple[Curve, ...]:
+    return (replace(first, optimum=-decades / 2), replace(last, optimum=decades / 2))
+
+
+SHAPES: dict[str, tuple[Curve, ...]] = {  # group -> the curves of its two cells
+    "parabolas": (Curve(), Curve()),
+    "parabolas 0.1 decades apart": _apart(0.1, Curve(), Curve()),
+    "parabolas 0.3 decades apart, curvature x2": _apart(0.3, Curve(), Curve(1.0)),
+    "parabolas, curvature x2": (Curve(), Curve(1.0)),
+    "lopsided 0.3 decades apart, curvature x2": _apart(0.3, replace(LOPSIDED, curvature=0.5), LOPSIDED),
+    "very lopsided 0.3 decades apart": _apart(0.3, Curve(lopsided=2.0), Curve(0.75, lopsided=2.0)),
+    "cubic rise of one cell": _apart(0.1, Curve(), Curve(cubic=2.0)),
+    **{
+        f"flat, then a wall {wall} above, excess {excess}": (FLAT, replace(FLAT, wall=wall, excess=excess))
+        for wall in (0.15, 0.3)
+        for excess in (0.03, 0.1, 0.3)
     },
-    "diverging 0.5 decades above, curvature x1.5": {"diverging": 0.5, "ratio": 1.5, "lopsided": 1.0},
+    "walls 0.15 and 0.3 above": (replace(FLAT, wall=0.3, excess=0.1), replace(FLAT, wall=0.15, excess=0.1)),
+    "a cliff 0.2 below": (FLAT, replace(FLAT, wall=-0.2, excess=0.1)),
+    "diverging 0.15 above": (FLAT, replace(FLAT, diverging=0.15)),
+    "diverging 0.3 above": (Curve(), Curve(diverging=0.3)),
+    "several equal rates against one": (Curve(20.0, plateau=0.6), Curve(20.0)),
+    "several equal rates": (Curve(20.0, plateau=0.6), Curve(20.0, plateau=0.6)),
 }
+GROWTHS = {"spread x2 per decade": (2.0, (Curve(lopsided=1.0), LOPSIDED)), "spread x10 per decade": (10.0, (FLAT, FLAT))}
 
 
-def settings() -> list[Setting]:
-    """Return the simulated settings, the hardest first."""
-    swept = [
-        RateDesign(rates, seeds, last=last, **shape).setting(group)
-        for group, shape in reversed(SHAPES.items())
-        for rates, seeds, last in GRIDS
-    ]
+def _settings() -> list[Setting]:
+    """Return the simulated settings."""
+    shaped = [(name, 1.0, curves) for name, curves in SHAPES.items()]
+    settings = []
+    for name, growth, curves in shaped + [(name, *shape) for name, shape in GROWTHS.items()]:
+        quiet = "flat" in name or "wall" in name or "cliff" in name
+        design = RateDesign(0, 0, curves, spread=0.004 if quiet else 0.02, growth=growth)
+        designs = [replace(design, rates=rates, seeds=seeds) for rates, seeds in GRIDS]
+        designs += [replace(design, rates=3, seeds=5, spacing=0.5), replace(design, rates=8, seeds=5, spacing=FACTOR_2 / 2)]
+        designs.append(replace(design, rates=4, seeds=3, last=12))
+        settings += [each.setting(name) for each in designs]
+    curves = _apart(0.1, Curve(), Curve(1.0))
+    for spread in (0.05, 0.02, 0.004):
+        for spacing in (0.5, FACTOR_2, FACTOR_2 / 2):
+            design = RateDesign(4, 5, curves, spread=spread, spacing=spacing, at_optima=True)
+            settings.append(design.setting(f"at the optima, standard deviation {spread}"))
     searched = {"a search, equal optima": 0.0, "a search, optima 0.2 decades apart": APART}
-    return swept + [RateDesign(0, n, apart=apart).setting(group) for group, apart in searched.items() for n in (5, 12, 30)]
+    return settings + [
+        RateDesign(0, n, _apart(apart, Curve(), Curve())).setting(group)
+        for group, apart in searched.items()
+        for n in (5, 12, 30)
+    ]
 
 
 SWEEPS = Simulation(
     "learning-rates",
     "The choice of the learning rate",
     f"""\
-Two cells with the same lowest loss; any verdict of better or worse is false. “Sweep 3 x 5” trains 3 rates, half a decade
-apart, with 5 seeds, “sweep 5 x 3 to 12” as many as a verdict needs, with a look at each number. The grid is extended while
-the best rate of a cell is at its edge, or fewer than 4 rates of a cell completed, and the optima of the curves are compared.
-The optima lie at any place between two rates. Curves are parabolas, or lopsided: the loss a decade above the optimum is
-twice that a decade below. “Curvature x2”: the curve of one cell is twice as steep as that of the other, as after the removal
-of a layer. At “very lopsided”, it is four times that. “Kink”: a parabola with twice the curvature above its optimum.
-“Unequally lopsided”: the curve of one cell is three times as lopsided. The spread of a run is 4 % of the loss one decade
-from the optimum (10 % where stated), and grows with the rate where stated. “Diverging”: runs of one cell diverge from that
-distance above its optimum on. “Search 4, 5 seeds” chooses the best of four trials of one seed in each cell (the trials of
-Optuna's QMCSampler, over two decades) and compares 5 other seeds at the chosen rates. There is no verdict where no extension
-encloses the optimum, or the curve has no minimum below the diverged rates; a verdict at the fitted optima that the best rates
-tried do not show is withheld, which counts as neither false nor found. Power: true differences of {EFFECT:g} standard
-deviations of a run. Each setting has {STUDIES} studies.""",
-    settings=settings(),
-    quantities=(FALSE, POWER, Quantity("no verdict", "studies without a verdict", Kind.FALSE)),
+Two cells. “Sweep 3 x 5” trains 3 rates, a factor of 2 apart where no other factor is stated, with 5 seeds; “sweep 4 x 3 to 12”
+as many as a verdict needs, with a look at each number. The grid is extended while the best rate of a cell is at its edge. Each
+cell is compared at the best of the rates tried, by the mean over seeds; a verdict that each seed at the best rate for the
+*other* seeds does not show is withheld. What is estimated is the difference between the best of the rates tried: the last cell
+is shifted so that it is zero, or the margin ({MARGIN:g} standard deviations of a run), or {EFFECT:g} of them in the lines on
+power. The optima lie at any place between two rates. Parabolas have a loss of 0.5 one decade from the optimum, flat ones 0.1;
+“lopsided” ones twice as much above as below, “very lopsided” four times. The standard deviation of a run is 0.02, with walls
+and cliffs 0.004. “Several equal rates”: all rates within 0.6 decades are equally good. “At the optima”: a verdict counts as
+false where the lowest points of the two curves (curvature x2, 0.1 decades apart) are equal, at rates that may not have been
+tried. “Search 4, 5 seeds” chooses the best of four trials of one seed in each cell (the trials of Optuna's QMCSampler, over
+two decades) and compares 5 other seeds at the chosen rates.""",
+    settings=_settings(),
+    quantities=(
+        FALSE,
+        Quantity("false equivalence", "false verdicts of equivalent", level=0.05, limit=0.06),
+        POWER,
+        Quantity("equivalence", "equal cells found equivalent", Kind.POWER),
+    ),
     studies=STUDIES,
-    conclusion="""\
-A curve passes through the means of its cell, and cells share no shape. With one shape for all cells (attnlab 0.7), curvatures
-that differ by 1.3, 1.5 and 2 gave 21, 39 and 79 % false verdicts (3 x 5, spread 10 %), or none at all. Polynomials of a lower
-degree, chosen by their lack of fit, reach 6 to 9 %; curvatures shrunk towards each other 5 to 14 %, and over 50 % where curves
-are lopsided; the score of each seed at the rate that the other seeds chose 6 to 50 %, because the best rate of a grid is not
-the optimum. The price is power: with one shape, where it is right, 83 % (3 x 5) and 97 % (5 x 5) of the true differences were
-found. After a search, false verdicts become more frequent with more seeds, because the luck of the search is the same in all of
-them.""",
+    conclusion="",
     hard={
-        "sweeps, curvatures that differ by 1.3 to 2": ("false", "curvature x"),
+        "sweeps, parabolas whose curvature differs up to 2 times": ("false", "parabolas"),
         "sweeps, lopsided curves": ("false", "lopsided"),
+        "sweeps, a cubic rise": ("false", "cubic"),
+        "sweeps, flat, then a wall": ("false", "wall"),
+        "the same, equivalence": ("false equivalence", "wall"),
+        "sweeps, a cliff below": ("false", "cliff"),
         "sweeps, diverging rates": ("false", "diverging"),
+        "sweeps, noise that grows with the rate": ("false", "spread x"),
+        "sweeps, several equal rates": ("false", "equal rates"),
     },
 )

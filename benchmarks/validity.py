@@ -52,7 +52,7 @@ SIMULATIONS: tuple[Simulation, ...] = (
     moderation.MODERATED_LOOKS,
     looks.BY_HAND,
     futility.FUTILITY_STOPPING,
-    levels.MODERATED_OPTIMA,
+    levels.MODERATED_SWEEPS,
     trends.TRENDS,
     levels.SWEPT_TRENDS,
     intervals.INTERVALS,

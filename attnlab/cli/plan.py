@@ -279,7 +279,6 @@ def _print_design(plan: Plan) -> None:
 def _print_sweep(plan: Plan) -> None:
     """Print the values of a sweep, and the number of runs that each further value adds."""
     from attnlab.config.types import text
-    from attnlab.stats.sweep import MIN_FITTED
 
     sweep = plan.study.sweep
     if sweep is None:
@@ -292,8 +291,7 @@ def _print_sweep(plan: Plan) -> None:
     if low or high:
         print_text(
             f"When the best value of a cell by {_valid(plan)} is the smallest or largest, the sweep adds one on that "
-            f"side: {runs} each, at most {low} below and {high} above. Where fewer than {MIN_FITTED} values complete in a "
-            "cell, it adds one below."
+            f"side: {runs} each, at most {low} below and {high} above."
         )
 
 

@@ -4,8 +4,8 @@ The grid holds the values to compare; a search chooses nuisance parameters such 
 and with the same budget. The chosen values are then trained on the fresh seeds of ``confirm``.
 
 A search leaves each cell at a value that it found with few runs, and a comparison of two cells then contains the luck of two
-searches. A sweep trains every cell at every value of one nuisance parameter with every seed, so that the optimum of each cell
-is estimated together with its uncertainty. Section 5 of Wortsman et al. 2023 (arXiv:2309.14322) compares such curves.
+searches. A sweep trains every cell at every value of one nuisance parameter with every seed, and compares cells at the best of
+these. Section 5 of Wortsman et al. 2023 (arXiv:2309.14322) compares such curves.
 """
 
 from __future__ import annotations
@@ -184,8 +184,7 @@ class SweepConfig(Section):
         default=4,
         ge=0,
         le=20,
-        description="how many values may be added on each side while the best value of a cell is the largest or smallest, or "
-        "below while fewer than 4 completed",
+        description="how many values may be added on each side while the best value of a cell is the largest or smallest",
     )
 
     @model_validator(mode="after")

@@ -244,7 +244,7 @@ class StudyConfig(Section):
         description="how the best trial of each cell is trained again; required with search, and only allowed with it",
     )
     sweep: SweepConfig | None = Field(
-        default=None, description="train every cell at the same learning rates, and compare the optima of the curves"
+        default=None, description="train every cell at the same learning rates, and compare cells at the best of them"
     )
     run: RunLimits = RunLimits()
     baseline: Baseline = Field(

@@ -67,7 +67,7 @@ def _with_threshold(study: StudyConfig, estimand: EstimandConfig, declared: Sequ
 
 def _check_parts(study: StudyConfig, estimand: EstimandConfig) -> None:
     """Raise ``UserError`` when the study has a part that has a meaning only for other estimands."""
-    means = {"sweep": "a fitted optimum", "factors": "an effect in a linear model"}
+    means = {"sweep": "the score at the best value tried", "factors": "an effect in a linear model"}
     means |= {"questions": "the value of a cell in each metric"}
     for part, what in means.items() if estimand != EstimandConfig() else ():
         if getattr(study, part):

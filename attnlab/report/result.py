@@ -150,7 +150,7 @@ def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFr
     ``task``                      in a study of several tasks: the task
     ``cell``, ``baseline``        the names of the cell and of its baseline, "" for a cell that is not compared
     ``value``                     of the cell, over its seeds: the mean or solve rate of the metric; in a study with
-                                  a sweep, at the fitted optimum
+                                  a sweep, at the best value tried
     ``difference``                from the baseline, over shared seeds, in the metric's unit (exact tests: in the unit of
                                   their estimate)
     ``low``, ``high``             the 95 % interval of the difference

@@ -186,8 +186,8 @@ def describe_reason(verdict: Verdict) -> str:
             text = f"the same difference in all {verdict.pairs} seeds"
         case Reason.LOSSES:
             text = "different numbers of seeds were lost"
-        case Reason.READINGS:
-            text = "the best values tried do not show what the fitted optima show"
+        case Reason.CHOICE:
+            text = verdict.reason.value
         case Reason.MORE_SEEDS:
             text = _describe_outlook(verdict)
         case Reason.EXACT_TEST:
@@ -201,7 +201,7 @@ def describe_reason(verdict: Verdict) -> str:
             return "its baseline is not in the table"
         case Reason.OTHER_TEST:
             return f"not the same test ({verdict.detail})"
-        case Reason.NO_OPTIMUM:
+        case Reason.NO_BEST:
             return f"no verdict: {verdict.detail}"
         case Reason.BASELINE_WITHOUT_VALUE:
             return f"its baseline has {verdict.detail}"

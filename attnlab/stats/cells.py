@@ -10,7 +10,7 @@ from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.factors import factorial_design
 from attnlab.config.question import EstimandConfig
-from attnlab.stats.estimators import CellSummary, Estimator, FittedOptimum
+from attnlab.stats.estimators import BestTried, CellSummary, Estimator
 from attnlab.stats.predict import Futility
 from attnlab.stats.records import RunRow
 from attnlab.stats.sequential import Looks
@@ -74,7 +74,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The section `sweep` of a study: cells are compared at the optima of curves over a hyperparameter, such as `train.lr`."""
+    """The section `sweep` of a study: cells are compared at the best value tried of a hyperparameter."""
 
     path: str
 
@@ -178,7 +178,7 @@ class ComparisonSpec:
     def estimator(self) -> Estimator:
         """The value of a cell, the difference of two cells, and their names."""
         if self.sweep:
-            return FittedOptimum(self.metric, self.direction, sweep=self.sweep)
+            return BestTried(self.metric, self.direction, sweep=self.sweep)
         return self.estimand.estimator(self.metric, self.direction)
 
     def looks_of(self, comparison: str) -> Looks | None:

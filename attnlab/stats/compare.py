@@ -23,7 +23,7 @@ from attnlab.stats.joint import cap_priors, moderate
 from attnlab.stats.question import has_wide_margin
 from attnlab.stats.records import comparison_name, finite, is_infinite, is_present, state_of, with_chain_costs
 from attnlab.stats.sequential import Looks
-from attnlab.stats.sweep import readings_part
+from attnlab.stats.sweep import depends_on_choice
 from attnlab.stats.verdict import Reason, Sensitivity, Verdict, VerdictKind, judge, sensitivity
 
 # Cells that lost different numbers of seeds have no verdict if these differ by more than one seed, or by more than this share
@@ -168,8 +168,8 @@ def compare_pair(
     difference = spec.estimator.compare(*scores, margin=margin, looks=looks)
     if difference is not None and is_program_test(cell.test) and difference.may_be_repeated:
         difference = paired.withhold(difference, paired.NoTest.CONSTANT)  # attnlab's own runs use their seed
-    if difference is not None and cell.curve and baseline.curve and readings_part(difference, cell.curve, baseline.curve):
-        return paired.withhold(difference, paired.NoTest.READINGS)
+    if difference is not None and cell.curve and baseline.curve and depends_on_choice(difference, cell.curve, baseline.curve):
+        return paired.withhold(difference, paired.NoTest.CHOICE)
     if difference is None or difference.interval.n < 2 or lose_seeds_alike([cell], [baseline]):
         return difference
     return paired.withhold(difference, paired.NoTest.LOSSES)
@@ -300,7 +300,7 @@ def _pair(cell: CellSummary, baseline: CellSummary | None, spec: ComparisonSpec)
     if baseline is None:
         return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.BASELINE_MISSING))
     if problem := spec.estimator.problem(cell):
-        return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_OPTIMUM, detail=problem))
+        return replace(cell, verdict=Verdict(VerdictKind.NO_COMPARISON, Reason.NO_BEST, detail=problem))
     if not cell.has_result:
         return cell
     if cell.test != baseline.test:

@@ -1,6 +1,6 @@
 """Estimators: the value of a cell, the difference of two cells, and what both are called in tables and texts.
 
-A mean is compared by paired t-tests (`attnlab.stats.paired`), also at the optimum of a curve over a swept hyperparameter
+A mean is compared by paired t-tests (`attnlab.stats.paired`), also at the best value of a swept hyperparameter
 (`attnlab.stats.sweep`); solve rates have exact tests (`attnlab.stats.exact_estimators`).
 
 The summary of a cell holds what an estimator computes. `attnlab.stats.compare` fills it in.
@@ -19,10 +19,9 @@ from attnlab.stats.exact import ExactInterval
 from attnlab.stats.paired import Difference
 from attnlab.stats.records import LOST_STATES, OUTCOMELESS_STATES
 from attnlab.stats.sequential import Looks
-from attnlab.stats.sweep import LearningRateCurve, collect_runs, describe_problem, fit_curves, hyperparameter_name
+from attnlab.stats.sweep import LearningRateCurve, collect_runs, describe_problem, hyperparameter_name, swept_curves
 from attnlab.stats.verdict import Verdict, VerdictKind
 
-SWEPT_NOISE = 4.0  # of a fitted optimum, relative to that of one run
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]  # cell -> one mapping per run, as `load_runs` returns them
 Scores = Mapping[int, float]  # seed -> score
 Ends = tuple[float, float] | tuple[None, None]
@@ -35,10 +34,9 @@ class CellSummary:
     Attributes:
         name: The cell's name.
         axes: Axis -> value, as text.
-        values: Seed -> value of the metric, of the completed runs; in a study with a sweep, the seed's contribution to the
-            metric at the fitted optimum.
+        values: Seed -> value of the metric, of the completed runs; in a study with a sweep, at the best value tried.
         value: Mean and interval of `values`, without an interval if there is an `estimate`; None when no run completed, or in a
-            study with a sweep, if there is no optimum.
+            study with a sweep, if the best value tried is the smallest or largest.
         costs: Cost metric -> mean and interval over the completed runs.
         states: State -> number of runs.
         reasons: Reasons for which runs did not complete, each once.
@@ -49,11 +47,11 @@ class CellSummary:
         batches: Fields that its training batches depend on in addition to the seed, and their values.
         ranges: Cost metric -> lowest and highest value over seeds, for measured costs with at least two values.
         further: This cell again for each further baseline, with that baseline, difference and verdict.
-        curve: Its curve over the swept hyperparameter, in a study with a sweep.
+        curve: Its results over the swept hyperparameter, in a study with a sweep.
         estimate: Its solve rate with the exact interval, for that estimand. Diverged runs
             count (`attnlab.stats.exact_estimators`).
         scores: Seed -> score, for another estimand than the mean: `values`, and the worst score for seeds that diverged.
-        lost: Seeds that ended without a score. In a study with a sweep, a diverged run is none of them: it bounds the optimum.
+        lost: Seeds that ended without a score. In a study with a sweep, a diverged run is none of them.
     """
 
     name: str
@@ -270,36 +268,29 @@ class Mean(Estimator):
     """The mean over seeds."""
 
 
-class FittedOptimum(Estimator):
-    """The mean at the optimum of a curve that is fitted over a swept hyperparameter.
+class BestTried(Estimator):
+    """The mean at the best value tried of a swept hyperparameter, the same values in each cell.
 
-    A diverged run has no score, and bounds the optimum from the side of large values.
+    A diverged run has no score, and its value counts as worse than others.
     """
 
     lost_states = OUTCOMELESS_STATES
     templates = Words(
-        heading="{metric} at the optimum",
-        measure="{quantity} at the best {hyperparameter} of each cell",
-        caption=f"{Words.caption}; at the optimum of the curve fitted over {{sweep}}",
-        missing="no fitted optimum",
+        heading="{metric} at the best {sweep}",
+        measure="{quantity} at the best {hyperparameter} tried of each cell",
+        caption=f"{Words.caption}; at the best {{sweep}} tried",
+        missing="no best {hyperparameter}",
         runs="Runs at each cell's best {hyperparameter} tried.",
     )
 
     def evaluate(self, cells: Sequence[CellSummary], runs: Runs, looks: Looks | None) -> list[CellSummary]:
-        """Replace the values of each cell by the contributions of its seeds to the metric at the optimum of its curve."""
+        """Replace the values of each cell by the ones at its best value tried."""
         options = {"path": self.sweep, "metric": self.metric, "direction": self.direction}
         swept = {cell.name: collect_runs(runs[cell.name], **options) for cell in cells}
-        curves = fit_curves(swept, direction=self.direction)
+        curves = swept_curves(swept, direction=self.direction)
         of_cells = [(cell, curves.get(cell.name)) for cell in cells]
-        fitted = [replace(cell, curve=curve, values=curve.values if curve else {}) for cell, curve in of_cells]
-        return super().evaluate(fitted, runs, looks)
-
-    def compare(
-        self, cell: Scores, baseline: Scores, *, margin: float | None = None, looks: Looks | None = None
-    ) -> Difference | None:
-        # an optimum is computed from several runs, which adds up their noise
-        scales = {seed: SWEPT_NOISE * abs(value) for seed, value in cell.items()}
-        return paired.difference(cell, baseline, margin=margin, looks=looks, scales=scales)
+        at_best = [replace(cell, curve=curve, values=curve.values if curve else {}) for cell, curve in of_cells]
+        return super().evaluate(at_best, runs, looks)
 
     def problem(self, cell: CellSummary) -> str:
         return describe_problem(cell.curve, self.sweep) if cell.curve else ""
@@ -308,9 +299,6 @@ class FittedOptimum(Estimator):
         return self.words.missing if self.problem(cell) else super().format(cell)
 
     def columns(self, cell: CellSummary) -> dict[str, Any]:
-        """Return the optimal value of the hyperparameter with its interval, and the sensitivity to it."""
-        optimum, sensitivity = (cell.curve.optimum, cell.curve.sensitivity) if cell.curve else (None, None)
-        ends = (optimum.mean, optimum.low, optimum.high) if optimum else (None, None, None)
-        names = (f"optimal_{self.sweep}", f"optimal_{self.sweep}_low", f"optimal_{self.sweep}_high")
-        optima = {name: None if end is None else 10**end for name, end in zip(names, ends, strict=True)}
-        return {**optima, "sensitivity": sensitivity.mean if sensitivity else None}
+        """Return the best value of the hyperparameter, and the sensitivity to it."""
+        best, sensitivity = (cell.curve.best, cell.curve.sensitivity) if cell.curve else (None, None)
+        return {f"best_{self.sweep}": best, "sensitivity": sensitivity.mean if sensitivity else None}

@@ -97,7 +97,7 @@ class NoTest(StrEnum):
 
     CONSTANT = "the difference is the same in all seeds"
     LOSSES = "the two cells lost different numbers of seeds"
-    READINGS = "the best values tried do not show what the fitted optima show"
+    CHOICE = "the verdict depends on the seeds that choose the best values tried"
 
 
 @dataclass(frozen=True)

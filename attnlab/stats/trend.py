@@ -55,7 +55,7 @@ class TrendReason(StrEnum):
     NO_SHARED_SEED = "no seed completed at every level"
     ONE_SEED = "one seed, no interval"
     LOSSES = "the cell and its baseline lost different numbers of seeds"
-    READINGS = "at a level, the best values tried do not show what the fitted optima show"
+    CHOICE = "at a level, the verdict depends on the seeds that choose the best values tried"
     CONSTANT = "the same change in all seeds"
     BEFORE_FIRST_LOOK = "fewer seeds than the first look has"
     NOT_A_LINE = "the differences at the levels do not follow the fitted line"
@@ -216,9 +216,9 @@ def _fit(
     if len(seeds) > 1 and _lost_unequally(trend.comparisons, bases):
         slope, middle = (paired.withhold(part, NoTest.LOSSES) for part in (slope, middle))
         return replace(trend, slope=slope, middle=middle, reason=TrendReason.LOSSES)
-    if any(cell.difference and cell.difference.no_test is NoTest.READINGS for cell in trend.comparisons):
-        slope, middle = (paired.withhold(part, NoTest.READINGS) for part in (slope, middle))
-        return replace(trend, slope=slope, middle=middle, reason=TrendReason.READINGS)
+    if any(cell.difference and cell.difference.no_test is NoTest.CHOICE for cell in trend.comparisons):
+        slope, middle = (paired.withhold(part, NoTest.CHOICE) for part in (slope, middle))
+        return replace(trend, slope=slope, middle=middle, reason=TrendReason.CHOICE)
     trend = replace(trend, slope=slope, middle=middle)
     if slope.no_test is NoTest.CONSTANT:
         return replace(trend, reason=TrendReason.CONSTANT)

@@ -49,14 +49,14 @@ class Reason(StrEnum):
     FEW_SEEDS = "too few seeds to predict a verdict"
     CONSTANT = "the difference is the same in all seeds, which may be one run repeated"
     LOSSES = "the cell and its baseline lost different numbers of seeds"
-    READINGS = "the best values tried do not show what the fitted optima show"
+    CHOICE = "the verdict depends on the seeds that choose the best values tried"
     MORE_SEEDS = "more seeds are needed"
     EXACT_TEST = "the exact test is not significant"
     NO_SIGNIFICANT_RESULT = "no result of so few seeds is significant"
     NO_SHARED_SEED = "the cell and its baseline share no completed seed"
     BASELINE_MISSING = "the baseline is not in the table"
     OTHER_TEST = "the cell and its baseline are not tested on the same data in the same way"
-    NO_OPTIMUM = "the cell has no fitted optimum over the swept hyperparameter"
+    NO_BEST = "the best value of the swept hyperparameter is the smallest or largest tried"
     BASELINE_WITHOUT_VALUE = "no run of the baseline completed"
 
 

@@ -1,6 +1,4 @@
-"""Extension of a sweep: values beyond its grid, for all cells, until a curve can be fitted to every cell.
-
-The best value of each cell should lie inside, and `MIN_FITTED` values should have completed.
+"""Extension of a sweep: values beyond its grid, for all cells, until the best value of each cell lies inside.
 
 The values follow from the grid and from finished runs alone. Therefore rerunning the command resumes, and several parents on
 one storage make the same plan.
@@ -14,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.types import text
-from attnlab.stats.sweep import MIN_FITTED, best_values
+from attnlab.stats.sweep import best_values
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import recorded_experiment
 
@@ -33,8 +31,7 @@ def extend_sweep(plan: Plan, records: Callable[[], Iterable[RunRecord]]) -> Plan
     """Return the plan with its sweep extended as far as finished runs require; a plan without a sweep is returned as it is.
 
     Where all runs of the grid have a result, and the best value of a cell is the smallest or largest, one value is added on
-    that side, and so on, up to ``sweep.extensions`` on each side. Where it lies inside, but fewer than `MIN_FITTED` values of a
-    cell completed, one is added below, where runs seldom diverge. Values at which an earlier call trained runs of this plan
+    that side, and so on, up to ``sweep.extensions`` on each side. Values at which an earlier call trained runs of this plan
     stay, also of cells that ``only`` leaves out: further seeds then have the same grid.
 
     Args:
@@ -90,7 +87,6 @@ def _widen(plan: Plan, results: dict[str, RunRecord], extensions: Extensions) ->
             )
         ]
         low, high = any(cell.is_smallest for cell in best), any(cell.is_largest for cell in best)
-        low = low or (not high and any(cell.usable < MIN_FITTED for cell in best))
         wider = min(limit, extensions[0] + low), min(limit, extensions[1] + high)
         if wider == extensions:
             return extensions
@@ -98,7 +94,8 @@ def _widen(plan: Plan, results: dict[str, RunRecord], extensions: Extensions) ->
 
 
 def _row(run: Run, record: RunRecord) -> dict[str, Any]:
-    return {"cell": run.cell.name, "phase": run.phase, "params": run.params, "state": record.state, **record.summary}
+    fields = {"cell": run.cell.name, "seed": run.seed, "phase": run.phase, "params": run.params}
+    return {**fields, "state": record.state, **record.summary}
 
 
 def _extensions_with(plan: Plan, run: Run) -> Extensions:
@@ -120,5 +117,5 @@ def log_extension(before: Plan, after: Plan) -> None:
     sweep = after.study.sweep
     if sweep is not None:
         added = ", ".join(text(value) for value in after.sweep_values if value not in before.sweep_values)
-        reason = f"the best value of a cell is the smallest or largest tried, or fewer than {MIN_FITTED} values completed"
+        reason = "the best value of a cell is the smallest or largest tried"
         logger.info("sweep: %s %s added, %d more runs: %s", sweep.path, added, after.total - before.total, reason)

@@ -6,8 +6,8 @@ import pytest
 from attnlab.stats import paired
 from attnlab.stats.joint import moderate
 from benchmarks import levels
-from benchmarks.levels import LEVELS, SweptTable, moderated_levels, moderated_optima, swept_trends
-from benchmarks.sweeps import RateDesign
+from benchmarks.levels import LEVELS, moderated_levels, moderated_sweeps, swept_trends
+from benchmarks.sweeps import Curve, RateDesign
 from benchmarks.table_tests import holm
 
 STUDIES = 10_000
@@ -38,10 +38,8 @@ def test_the_tests_by_level_are_those_of_a_report() -> None:
         assert [d and d.p_table for d in judged] == pytest.approx(list(corrected))
 
 
-def test_moderated_optima_and_swept_trends_have_few_false_verdicts() -> None:
-    table = SweptTable(RateDesign(3, 3, apart=0.2), 3)
-    assert table.optima == pytest.approx([-0.1, -0.1 + 0.2 / 3, 0.1 - 0.2 / 3, 0.1])
-    optima = moderated_optima(table, 200, seed=1)
-    assert optima["false"].value <= 0.06 + 3 * 0.017 and optima["covered"].value > 0.85
-    trends = swept_trends(SweptTable(RateDesign(3, 5, apart=0.2), 2), 100, seed=1)
-    assert trends["false"].value <= 0.06 + 3 * 0.024 and trends["no verdict"].value < 0.2
+def test_moderated_sweeps_and_swept_trends_have_few_false_verdicts() -> None:
+    table = moderated_sweeps(RateDesign(3, 3, (Curve(), Curve(1.0), Curve())), 300, seed=1)
+    assert table["false"].value <= 0.06 + 3 * 0.014 and table["covered"].value > 0.85
+    trends = swept_trends(RateDesign(3, 5, (Curve(), Curve(1.0, optimum=0.2))), 300, seed=1)
+    assert trends["false"].value <= 0.06 + 3 * 0.014 and trends["no verdict"].value < 0.2

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas
-from scipy.stats import t as student
 
 from attnlab.report import stored
 from tests.support.paths import REPORTS
@@ -42,17 +40,6 @@ def difference(report: str, cell: str) -> Numbers:
     """Return a cell's difference and the half width of its interval."""
     row = cells(report).loc[cell]
     return float(row["difference"]), float(row["difference_high"] - row["difference_low"]) / 2
-
-
-def at_rate(report: str, rate: float, **where: float) -> Numbers:
-    """Return the paired difference of no_wo from dense at one learning rate, and the half width of its interval."""
-    table = runs(report)[lambda rows: (rows["state"] == "completed") & np.isclose(rows["train.lr"], rate)]
-    for name, wanted in where.items():
-        table = table[table[name] == wanted]
-    scores = table.pivot_table(index="seed", columns="variant", values="bits_per_byte").dropna()
-    differences = scores["no_wo"] - scores["dense"]
-    n = len(differences)
-    return float(differences.mean()), float(differences.std() / n**0.5 * student.ppf(0.975, n - 1))
 
 
 def simultaneous(report: str, cell: str) -> Numbers:

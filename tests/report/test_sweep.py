@@ -47,32 +47,30 @@ def test_the_section_has_a_plot_and_a_row_for_each_cell():
     assert [figure.file for figure in part.plots] == ["sweep.svg"]
     assert part.table is not None
     headings = [column.heading for column in part.table.columns]
-    assert headings[:4] == ["cell", "best train.lr tried", "optimal train.lr", "bits_per_byte at the optimum"]
-    assert headings[4:] == ["difference", "at the best tried", "sensitivity"]
+    assert headings == ["cell", "best train.lr", "bits_per_byte", "difference", "sensitivity"]
     rows = rows_of(part.table)
-    assert float(rows["dense"][2].split()[0]) == pytest.approx(3e-3, rel=0.05)
-    assert float(rows["no_wo"][2].split()[0]) == pytest.approx(4e-3, rel=0.05)
+    assert float(rows["dense"][1]) == pytest.approx(3.162e-3) == float(rows["no_wo"][1])
     cell = {cell.name: cell for cell in page.cells}["no_wo"]
-    assert cell.difference is not None and rows["no_wo"][4] == cell.difference.format() and not rows["dense"][4]
-    assert rows["no_wo"][5].startswith("+0.1") and not rows["dense"][5]
+    assert cell.difference is not None and rows["no_wo"][3] == cell.difference.format() and not rows["dense"][3]
+    assert "a factor of 3.2 apart" in part.paragraphs[0]
     assert not part.warnings
 
 
-def test_all_tables_have_the_value_at_the_fitted_optimum():
+def test_all_tables_have_the_value_at_the_best_rate():
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)})
     page, cells = swept_page(records), summarize_cells(records, SPEC)
     expected = {cell.name: SPEC.estimator.format(cell) for cell in cells}
-    assert page.table.columns[1].heading == SPEC.estimator.words.heading == "bits_per_byte at the optimum"
+    assert page.table.columns[1].heading == SPEC.estimator.words.heading == "bits_per_byte at the best train.lr"
     assert {row.cells[0]: row.cells[1] for row in page.table.rows} == expected
-    assert {name: row[3] for name, row in rows_of(section(page).table).items()} == expected
+    assert {name: row[2] for name, row in rows_of(section(page).table).items()} == expected
     exported = cells_frame(cells, SPEC).set_index("cell")
     value, curve = cells[0].value, cells[0].curve
-    assert value and curve and curve.optimum
+    assert value and curve
     assert exported.loc["dense", "bits_per_byte"] == value.mean
-    assert exported.loc["dense", f"optimal_{PATH}"] == pytest.approx(10**curve.optimum.mean)
+    assert exported.loc["dense", f"best_{PATH}"] == curve.best
 
 
-def test_reference_scores_stand_under_the_value_at_the_optimum():
+def test_reference_scores_stand_under_the_value_at_the_best_rate():
     score = ReferenceScore("gzip", "pydocs", "d", None, SPEC.metric, 2.5, 0.1, "text by gzip -9")
     page = swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1)}), scores=(score,))
     assert rows_of(page.table)["reference: gzip"][1] == "2.5000"
@@ -84,7 +82,7 @@ def test_a_cell_at_the_edge_is_named_with_advice():
     warning = section(page).warnings[0]
     assert "no_wo" in warning and "0.01" in warning and "larger" in warning
     rows = rows_of(page.table)
-    assert rows["no_wo"][1] == "no fitted optimum"
+    assert rows["no_wo"][1] == "no best learning rate"
     assert "largest tried" in rows["no_wo"][-1]
     assert "largest tried" in page.summary.text
 
@@ -101,7 +99,7 @@ def test_diverged_runs_are_crosses_and_have_a_column():
     assert any("lower bound" in note for note in part.notes)
 
 
-def test_the_plot_has_a_dot_for_each_run_and_a_ring_for_each_optimum():
+def test_the_plot_has_a_dot_for_each_run_and_a_ring_at_each_best_rate():
     svg = section(swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (3e-3, 2.1)}))).plots[0].svg
     assert svg.count('r="2.6"') == 2 * len(RATES) * 5
     assert svg.count('r="5" fill="none"') == 2
@@ -119,13 +117,3 @@ def test_learning_curves_are_those_of_the_best_rate_tried():
 def test_the_swept_path_is_read_from_the_runs():
     assert swept_path(sweep_records({"dense": (3e-3, 2.0)})) == PATH
     assert swept_path([{"phase": "grid", "params": {}}, {"phase": "search", "params": {PATH: 1}}]) is None
-
-
-def test_a_cell_with_one_score_at_every_rate_has_no_optimum_but_a_verdict():
-    records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (4e-3, 2.1), "none": (3e-3, 8.0)})
-    records = [r | ({"bits_per_byte": 8.0, "valid_bits_per_byte": 8.0} if r["cell"] == "none" else {}) for r in records]
-    page = swept_page(records)
-    part = section(page)
-    assert rows_of(part.table)["none"][2] == "any" and not part.warnings
-    assert any(note.startswith("Any:") for note in part.notes)
-    assert any(text.startswith("worse") for text in rows_of(page.table)["none"])

@@ -158,7 +158,7 @@ def test_each_baseline_and_each_other_axis_has_trends_of_its_own() -> None:
     assert {trend.kind for trend in trends[:2]} == {TrendKind.SHRINKS}
 
 
-def test_swept_cells_are_compared_at_their_optima() -> None:
+def test_swept_cells_are_compared_at_their_best_rates() -> None:
     runs, spec = made_up_levels({"no_wo": [-0.05, -0.03, -0.01]})
     (plain,) = summarize_trends(summarize_cells(runs, spec), spec)
     spec = changed(spec, sweep="train.lr")

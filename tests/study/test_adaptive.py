@@ -226,6 +226,6 @@ def test_a_sweep_that_does_not_enclose_an_optimum_gets_no_more_seeds(root: Path)
     sweep = {"train.lr": [0.4, 0.8, 1.6], "extensions": 1}
     cells, _, lines = go(root, "swept", grid={**GRID, "variant": ["dense", "wide"]}, sweep=sweep, max_seeds=5)
     verdict = cells["wide"].verdict
-    assert verdict is not None and verdict.reason is Reason.NO_OPTIMUM
+    assert verdict is not None and verdict.reason is Reason.NO_BEST
     seeds = {seed for _, seed in swept_grid(root)["wide"]}
     assert seeds == {0, 1, 2} and not any("still inconclusive" in line for line in lines)

@@ -88,9 +88,9 @@ def planned(*rates: float, only: dict[str, Any] | None = None, variants: str = "
 @pytest.mark.parametrize(
     ("variants", "rates", "extensions"),
     [
-        ("dense no_wo", (LOW, MIDDLE, 0.1), (1, 0)),  # three values cannot show a lopsided curve
+        ("dense no_wo", (LOW, MIDDLE, 0.1), (0, 0)),
         ("dense no_wo", (LOW, MIDDLE, 0.02, 0.1), (0, 0)),
-        ("dense", (MIDDLE, 0.02, 0.1, 1), (1, 0)),  # runs at 1 diverge, which leaves three
+        ("dense", (MIDDLE, 0.02, 1), (0, 0)),  # runs at 1 diverge, and are worse
         ("dense no_wo", (LOW, MIDDLE, HIGH), (0, 1)),
         ("dense wide", (LOW, MIDDLE, HIGH), (3, 1)),  # wide is best below the smallest value
         ("dense", (1e-5, 1e-4, LOW), (0, 2)),
@@ -99,7 +99,7 @@ def planned(*rates: float, only: dict[str, Any] | None = None, variants: str = "
         ("dense", (1, 2, 4), (4, 0)),  # all runs diverge
     ],
 )
-def test_a_sweep_is_extended_until_every_best_value_lies_inside_and_a_curve_can_be_fitted(
+def test_a_sweep_is_extended_until_every_best_value_lies_inside(
     variants: str, rates: tuple[float, ...], extensions: tuple[int, int]
 ) -> None:
     complete, records = finished(planned(*rates, variants=variants, seeds=[0, 1]), [])

@@ -197,8 +197,8 @@ def _of_difference(name: str, difference: Difference | None, verdict: Verdict | 
     outer = simultaneous_interval(difference)
     ends = (outer.mean, outer.low, outer.high) if outer else (difference.interval.mean, None, None)
     kind, reason = verdict.kind, ""
-    if difference.no_test is NoTest.READINGS:
-        reason = NoTest.READINGS.value
+    if difference.no_test is NoTest.CHOICE:
+        reason = NoTest.CHOICE.value
     if kind in (VerdictKind.EQUIVALENT, VerdictKind.IDENTICAL) and verdict.is_unsupported:
         kind, reason = VerdictKind.INCONCLUSIVE, "nothing shows that the study sees differences"
     outcome = {VerdictKind.IDENTICAL: "equivalent"}.get(kind, kind.value)

@@ -3,7 +3,7 @@
 - Curves over training steps, with their range over seeds.
 - Trend: differences from the baseline over levels, with zero and the margin.
 - Lengths: the metric over length, with the trained length marked.
-- Rates: the metric over a swept hyperparameter, with each run, the fitted curves and their optima.
+- Rates: the metric over a swept hyperparameter, with each run, the means and the best of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ MIN_LENGTH_DISTANCE = 30  # of two lengths on the axis; closer ones share one la
 
 RATE_PADDING = 14  # between the frame and the smallest and the largest value
 MIN_RATE_DISTANCE = 44  # of two values on the axis; closer ones share one label
-CURVE_POINTS = 60
 SEED_OFFSET = 2.5  # distance between the dots of two cells at one value
 
 
@@ -296,7 +295,7 @@ def _trained_length(lengths: Sequence[int], trained: set[int | None], x: Callabl
 
 @dataclass(frozen=True)
 class RateCurve:
-    """The curve of one cell: its name, its color, and its runs with the fit."""
+    """The curve of one cell: its name, its color, and its runs."""
 
     name: str
     color: str
@@ -304,28 +303,32 @@ class RateCurve:
 
 
 def curve_limits(curves: Sequence[RateCurve], *, direction: str) -> svg.Limits:
-    """Return limits of the metric's axis that fit the runs near the optima.
+    """Return limits of the metric's axis that fit the runs near the best rates.
 
-    Runs far beyond the optimum are much worse than the others. The axis has twice the range of the runs that curves are
-    fitted to, and of the runs at the best value of cells without a fit; at most the range of all runs.
+    Runs far beyond the best rate are much worse than the others. The axis has twice the range of the runs at the best rates and
+    their neighbors; at most the range of all runs.
     """
     values = [v for c in curves for seeds in c.curve.runs.values.values() for v in seeds.values()]
-    rates = [(c.curve, c.curve.fitted if c.curve.optimum else (c.curve.best,)) for c in curves]
-    near = [v for curve, fitted in rates for rate in fitted if rate is not None for v in curve.runs.values[rate].values()]
-    near = near or values
+    near = [v for c in curves for rate in _near_best(c.curve) for v in c.curve.runs.values[rate].values()] or values
     size = max(near, default=1.0) - min(near, default=0.0)
     if direction == "min":
         return svg.padded_limits([v for v in values if v <= max(near) + size])
     return svg.padded_limits([v for v in values if v >= min(near) - size])
 
 
+def _near_best(curve: LearningRateCurve) -> list[float]:
+    """Return the best rate and its neighbors, of the rates at which runs completed."""
+    rates = sorted(curve.runs.values)
+    place = rates.index(curve.best) if curve.best in rates else len(rates)
+    return rates[max(0, place - 1) : place + 2]
+
+
 def rate_plot(
     curves: Sequence[RateCurve], *, title: str, note: str, label: str, limits: svg.Limits, direction: str, clip: str
 ) -> str:
-    """Draw the runs of each cell as dots, with its fitted curve and a ring at its optimum.
+    """Draw the runs of each cell as dots, with a line through their means and a ring at the best.
 
-    The bar through a ring is the 95 % interval of the optimal value. Diverged runs are crosses, and runs beyond the frame
-    arrows, at the worse end of the axis.
+    Diverged runs are crosses, and runs beyond the frame arrows, at the worse end of the axis.
 
     Args:
         curves: In drawing order.
@@ -347,7 +350,7 @@ def rate_plot(
     for i, cell in enumerate(curves):
         offset = (i - (len(curves) - 1) / 2) * SEED_OFFSET
         parts += _runs(cell, x, y, limits=limits, worse_is_up=direction == "min", offset=offset)
-        parts += [f'<g clip-path="url(#{clip})">', *_fit(cell, x, y), "</g>"]
+        parts += [f'<g clip-path="url(#{clip})">', *_line(cell, x, y), "</g>"]
     for i, cell in enumerate(curves):
         height = BOTTOM + 56 + LEGEND_LINE * i
         parts.append(svg.line((0, height), (24, height), cell.color, width=2.5))
@@ -381,15 +384,8 @@ def _runs(
     return parts
 
 
-def _fit(cell: RateCurve, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
-    """Return the fitted curve with its optimum, nothing for a cell without one."""
-    curve, optimum = cell.curve, cell.curve.optimum
-    if optimum is None:
-        return []
-    low, high = math.log10(curve.fitted[0]), math.log10(curve.fitted[-1])
-    positions = [low + (high - low) * i / (CURVE_POINTS - 1) for i in range(CURVE_POINTS)]
-    parts = [svg.polyline([(x(position), y(curve.at(10**position))) for position in positions], cell.color)]
-    height = y(curve.at(10**optimum.mean))
-    if optimum.low is not None and optimum.high is not None:
-        parts.append(svg.line((x(optimum.low), height), (x(optimum.high), height), cell.color, width=2))
-    return [*parts, svg.ring(x(optimum.mean), height, cell.color, radius=5)]
+def _line(cell: RateCurve, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+    """Return the line through the means at the rates, with a ring at the best."""
+    means, best = cell.curve.means, cell.curve.best
+    parts = [svg.polyline([(x(math.log10(rate)), y(mean)) for rate, mean in means.items()], cell.color)]
+    return [*parts, svg.ring(x(math.log10(best)), y(means[best]), cell.color, radius=5)] if best in means else parts
