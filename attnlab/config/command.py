@@ -48,7 +48,9 @@ class CommandConfig(Section):
     values: dict[str, Value] = Field(default={}, description="placeholder -> value")
     env: dict[str, str] = Field(default={}, description="environment variables that the study sets")
     files: dict[str, str] = Field(default={}, description="files that the results depend on -> digests, as recorded")
-    listing: dict[str, str] = Field(default={}, exclude=True, description="all files that the results depend on -> digests")
+    listing: dict[str, tuple[str, str]] = Field(
+        default={}, exclude=True, description="all files that the results depend on -> digests of the file and of its code"
+    )
     seed: int = Field(default=0, ge=0)
     folder: str = Field(default="", description="the folder of the study, where the command runs")
 

@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from attnlab._util import git
@@ -43,18 +44,27 @@ def find_program(word: str, folder: Path) -> str | None:
     return shutil.which(str(real_path(folder / word)) if "/" in word else word)
 
 
-def file_digest(path: Path) -> str:
-    """Return the digest of a file, of Python code without comments and docstrings; "" when there is no such file."""
+def file_digests(path: Path) -> tuple[str, str]:
+    """Return the digests of a file and, of Python code, without comments and docstrings; "" when there is no such file."""
     try:
-        return (hashlib.sha256(normalized(path.read_bytes())).hexdigest() if path.suffix == ".py" else sha256(path))[:DIGITS]
+        exact = sha256(path)[:DIGITS]
+        return exact, _code_digest(path, exact) if path.suffix == ".py" else exact
     except OSError:
-        return ""
+        return "", ""
+
+
+@lru_cache(maxsize=4096)
+def _code_digest(path: Path, _exact: str) -> str:
+    return hashlib.sha256(normalized(path.read_bytes())).hexdigest()[:DIGITS]
 
 
 def changed_file(command: CommandConfig) -> str:
     """Return the name of the first file that is not as it was when its study was planned; "" when all are."""
-    folder = Path(command.folder)
-    return next((name for name, digest in command.listing.items() if file_digest(folder / name) != digest), "")
+    for name, (exact, code) in command.listing.items():
+        path = Path(command.folder) / name
+        if not path.is_file() or (sha256(path)[:DIGITS] != exact and file_digests(path)[1] != code):
+            return name
+    return ""
 
 
 def counted_files(study: StudyConfig) -> list[str]:
@@ -68,7 +78,7 @@ def counted_files(study: StudyConfig) -> list[str]:
     return sorted(_counting(study, git.listed_files(study.folder)) or _counting(study, _without_git(study)))
 
 
-def new_files(study: StudyConfig, listing: Mapping[str, str]) -> list[str]:
+def new_files(study: StudyConfig, listing: Collection[str]) -> list[str]:
     """Return the names of files that count now and did not when the study was planned: its program may have written them."""
     return [name for name in counted_files(study) if name not in listing]
 
@@ -137,10 +147,11 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
     """
     for cell in cells:
         _check_program(study, cell.command)
-    listing = {name: file_digest(study.folder / name) for name in counted_files(study)}
+    listing = {name: file_digests(study.folder / name) for name in counted_files(study)}
     commands = [cell.command for cell in cells]
     _check_named(study, uncounted_files(study, commands, listing))
-    update = {"files": _recorded(listing, first=_all_named(study, commands)), "listing": listing}
+    codes = {name: code for name, (_, code) in listing.items()}
+    update = {"files": _recorded(codes, first=_all_named(study, commands)), "listing": listing}
     return [Cell(cell.name, cell.axes, cell.command.model_copy(update=update), where=cell.place) for cell in cells]
 
 
@@ -161,7 +172,7 @@ def _check_program(study: StudyConfig, command: CommandConfig) -> None:
         raise UserError(f"command: expected a program, but there is no executable {program!r} {where}", study.where("command"))
 
 
-def uncounted_files(study: StudyConfig, commands: Iterable[CommandConfig], listing: Mapping[str, str]) -> list[str]:
+def uncounted_files(study: StudyConfig, commands: Iterable[CommandConfig], listing: Iterable[str]) -> list[str]:
     """Return the files and folders that commands name and that do not count; none if the study says what counts."""
     named = () if study.files is not None else _all_named(study, commands)
     return [name for name in named if not any(counted == name or counted.startswith(f"{name}/") for counted in listing)]

@@ -116,8 +116,10 @@ def test_each_change_of_a_file_makes_another_run(name: str, folder: Path) -> Non
 
 
 def test_comments_studies_and_the_folder_change_no_run(folder: Path) -> None:
-    before = settings(write(folder, FILES)).fingerprint()
+    planned = settings(write(folder, FILES))
+    before = planned.fingerprint()
     write(folder, {"models/gate.py": f"# a comment\n{CODE}", "other.yaml": "study: other\ngrid: {a: [3]}\n"})
+    assert not changed_file(planned)
     assert settings(folder, seeds=[0, 1], margin=0.1).fingerprint() == before
     write(folder.parent / "moved", FILES)
     assert settings(folder.parent / "moved").fingerprint() == before

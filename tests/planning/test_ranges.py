@@ -82,6 +82,9 @@ def test_scores_that_no_run_or_every_run_reaches(
         ("wall", 3.0, False),
     ],
 )
-def test_the_margin_of_a_program_s_share_is_noted(metric: str, margin: float, noted: bool, tmp_path: Path) -> None:
+def test_the_margin_of_a_program_s_share_is_noted(
+    metric: str, margin: float, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the files of a checkout would count
     notes = plan({**COMMAND, "metric": {"name": metric, "direction": "max"}, "margin": margin}).notes
     assert any(note.startswith("margin:") for note in notes) == noted
