@@ -55,28 +55,34 @@ def by_value(target: CheckTarget) -> str:
         for dropout in (0.0, 0.3) if target.variant.has_attention_dropout and t not in LONG_VALUES else (0.0,):
             layer = target.build("causal", length=max(t, target.sizes.length), dropout=dropout).train(dropout > 0)
             x, new = target.noise(1, t), target.noise(1, t, seed=2)
-            screen, tolerance = _screen(target, layer, t)
+            screen = _screen(target, layer, t)
             for borders in _passes(target, t, budget):
-                changed = _changes(screen, x, new, borders)  # (borders, t)
-                before = changed.masked_fill(~_before(borders, t), 0).amax(1)  # also of NaN
-                own = changed.gather(1, borders[:, None]).squeeze(1)
-                for row in (~(before <= tolerance)).nonzero().flatten().tolist():
+                before, own = _changes_of(screen or layer, x, new, borders)
+                if screen and not (before <= SCREEN).all() & (own > SCREEN).all():
+                    before, own = _changes_of(layer, x, new, borders)
+                elif screen:
+                    continue
+                for row in (~(before <= target.tolerance)).nonzero().flatten().tolist():
                     _require_causal(target, layer, x, new, int(borders[row]), len(borders))
                 if not dropout:  # which may drop the only weight of a query
-                    for row in (~(own > tolerance)).nonzero().flatten().tolist():
+                    for row in (~(own > target.tolerance)).nonzero().flatten().tolist():
                         _require_own(target, layer, x, new, borders[row : row + 1])
                     least = min(least, own.min().item())
-                if screen is layer:
-                    worst = max(worst, before.max().item())
+                worst = max(worst, before.max().item())
     changes = f"changes before j {format_number(worst)}, at j at least {format_number(least)}"
     return f"{changes}; {_coverage(target, budgets)}"
 
 
-def _screen(target: CheckTarget, layer: AttentionLayer, t: int) -> tuple[AttentionLayer, float]:
-    """Return the layer that screens the borders of length t, and its tolerance: of a long sequence in float32, for speed."""
-    if t < MIN_SCREENED or target.dtype == torch.float32:
-        return layer, target.tolerance
-    return copy.deepcopy(layer).float(), SCREEN
+def _screen(target: CheckTarget, layer: AttentionLayer, t: int) -> AttentionLayer | None:
+    """Return a float32 copy that first examines the borders of a long sequence, for speed; None for a short one."""
+    return None if t < MIN_SCREENED or target.dtype == torch.float32 else copy.deepcopy(layer).float()
+
+
+def _changes_of(layer: AttentionLayer, x: Tensor, new: Tensor, borders: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest change before each border, also NaN, and the change of the output at the border, (borders,)."""
+    changed = _changes(layer, x, new, borders)
+    before = changed.masked_fill(~_before(borders, x.shape[1]), 0).amax(1)
+    return before, changed.gather(1, borders[:, None]).squeeze(1)
 
 
 def _budgets(target: CheckTarget, long: dict[int, int]) -> dict[int, int]:
