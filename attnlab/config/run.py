@@ -89,9 +89,11 @@ class TrainConfig(Section):
     )
     betas: Betas = Field(default=(0.9, 0.98), description="for optimizers that take them, for example adamw")
     warmup: int | float = Field(default=0, description="a whole number of steps, or a fraction of the run between 0 and 1")
-    schedule: Literal["constant", "cosine"] = "cosine"
+    schedule: Literal["constant", "cosine", "linear", "wsd"] = Field(
+        default="cosine", description="after the warm-up; wsd: constant, then linear over the last fifth of the run"
+    )
     final_lr: float = Field(
-        default=0.0, ge=0, le=1, description="learning rate at the end of the cosine schedule, as a fraction of lr"
+        default=0.0, ge=0, le=1, description="learning rate at the end of the schedule, as a fraction of lr"
     )
     grad_clip: Annotated[float, Field(gt=0)] | None = Field(default=1.0, description="maximum gradient norm; null: no clipping")
     activation_checkpointing: bool = Field(default=False, description="recompute activations in the backward pass")

@@ -35,6 +35,7 @@ _EMBEDDING = re.compile(r"(?:^|\.)(?:\w*embeddings?\w*|position|class_token)(?:\
 CAUTIOUS = "cautious_decay"  # key of a group of an optimizer: the weight decay that is applied after its steps
 USES = ("hidden", "matrix", "embedding", "other")
 DECAYED = {"matrices": USES[:3], "no_embeddings": USES[:2], "all": USES}  # train.decay -> uses of parameters
+COOLDOWN = 0.2  # share of a run in which wsd lowers the rate, as in Hägele et al. 2024 (arXiv:2405.18392)
 FUSED = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)  # optimizers with one kernel for all parameters, on every device
 
 
@@ -54,7 +55,9 @@ def warmup_steps(config: TrainConfig, total: int) -> int:
 def learning_rate(step: int, total: int, config: TrainConfig) -> float:
     """Return the learning rate of a step, as a pure function of it.
 
-    The rate warms up linearly, then stays constant or follows half a cosine down to ``final_lr`` x ``lr``.
+    The rate warms up linearly. Then, with ``train.schedule``, it stays constant, or falls to ``final_lr`` x ``lr``: along half
+    a cosine, linearly, or (wsd, Hu et al. 2024, arXiv:2404.06395: warm-up, stable, decay) linearly over the last fifth of the
+    run, after a constant rate.
 
     Args:
         step: 0 to ``total - 1``.
@@ -62,10 +65,14 @@ def learning_rate(step: int, total: int, config: TrainConfig) -> float:
     warmup = warmup_steps(config, total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
-    if config.schedule == "constant":
-        return config.lr
     progress = (step - warmup) / max(1, total - warmup)
-    return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * progress)) / 2)
+    height = {
+        "constant": 1.0,
+        "cosine": (1 + math.cos(math.pi * progress)) / 2,
+        "linear": 1 - progress,
+        "wsd": min(1.0, (total - step) / (COOLDOWN * total)),
+    }[config.schedule]
+    return config.lr * (config.final_lr + (1 - config.final_lr) * height)
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

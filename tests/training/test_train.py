@@ -278,6 +278,16 @@ def test_learning_rate_warms_up_and_decays() -> None:
     assert rates[19:] == [1.0] * 81 and rates[9] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("linear", [1.0, 0.775, 0.55, 0.28, 0.109]), ("wsd", [1.0, 1.0, 1.0, 0.918, 0.141])]
+)
+def test_linear_schedules_end_at_the_final_rate(schedule: Any, expected: list[float]) -> None:
+    config = TrainConfig(steps=110, lr=1.0, warmup=10, final_lr=0.1, schedule=schedule)
+    rates = [learning_rate(step, 110, config) for step in range(110)]
+    assert [rates[step] for step in (10, 35, 60, 90, 109)] == pytest.approx(expected, abs=1e-3)
+    assert rates[9] == 1.0 and all(a >= b for a, b in itertools.pairwise(rates[9:]))
+
+
 def test_the_rate_of_the_curve_is_that_of_its_step() -> None:
     config = tiny(train__warmup=5, train__log_every=1)
     rates = [metrics["train/lr"] for _, metrics in recorded(config)[1] if "train/lr" in metrics]
