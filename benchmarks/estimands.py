@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy
 
 from attnlab.stats.exact import p_above
-from attnlab.stats.paired import LEVEL, SKEWNESS_SEEDS
+from attnlab.stats.paired import ALONE, LEVEL, SKEWNESS_SEEDS
 from attnlab.stats.sequential import Looks
 from benchmarks.simulation import Kind, Quantity, Setting, Share, Simulation
 from benchmarks.table_tests import t_tests
@@ -162,7 +162,7 @@ def fragile(differences: numpy.ndarray, *, moderated: bool, cubic: bool = True) 
 
     order = numpy.argsort(tests.p_table, 1).argsort(1)  # Holm's factor of each comparison
     of_table = corrected(tests.table_error, tests.table_degrees_of_freedom) * (differences.shape[1] - order)
-    alone = corrected(tests.error, tests.pairs - 1)
+    alone = corrected(tests.error, tests.pairs - 1) * numpy.where(order < differences.shape[1] - 1, ALONE, 1)
     return tests.differs, tests.differs & (numpy.maximum(of_table, alone) >= LEVEL)
 
 

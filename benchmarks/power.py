@@ -39,7 +39,8 @@ def seeds_needed(difference: Difference) -> int | None:
     options = {"sd": mean.moderated_sd, "margin": difference.margin, "prior": mean.prior}
 
     def power_of(n: int) -> float:
-        levels, alone = (levels_at(levels, difference.looks, n) for levels in (difference.levels, (LEVEL, LEVEL)))
+        own = (LEVEL / difference.alone[0], LEVEL / difference.alone[1])
+        levels, alone = (levels_at(levels, difference.looks, n) for levels in (difference.levels, own))
         return power(n, mean.mean, levels=levels, alone=alone, **options)
 
     candidates = range(max(mean.n + 1, 3), MAX_SEEDS + 1)

@@ -64,8 +64,8 @@ def tables(noise: str, n: int, *, studies: int, seed: int, comparisons: int = CE
     return cells if noise.endswith("_gap") else cells - DRAWS[noise](random, (studies, 1, n))
 
 
-# Name -> standard deviations of the runs of the baseline and of the first cell, and the share of the variance of a seed's runs
-# that the baseline and all cells but the first have in common.
+# Name -> standard deviations of the runs of the baseline and of the odd cells, which are the first ones, and the share of the
+# variance of a seed's runs that the baseline and all other cells have in common.
 TWIN = "a twin"
 SPREADS: dict[str, tuple[float, float, float]] = {
     "equal": (1, 1, 0),
@@ -75,7 +75,19 @@ SPREADS: dict[str, tuple[float, float, float]] = {
     "one cell x4": (1, 4, 0),
     "one unpaired": (1, 1, 0.9),
     TWIN: (1, 0.1, 0),  # beside the runs of the baseline, to which it adds its own
+    "two cells x4": (1, 4, 0),
+    "two unpaired": (1, 1, 0.9),
+    "three cells x4": (1, 4, 0),
+    "three unpaired": (1, 1, 0.9),
+    "half of the cells x4": (1, 4, 0),
 }
+
+
+def odd_cells(spread: str, comparisons: int) -> int:
+    """Return the number of cells that are unlike the others."""
+    return {"two": 2, "three": 3, "half": comparisons // 2}.get(spread.split(" ")[0], 1)
+
+
 FAR = 100.0  # true difference of cells that differ by far, in standard deviations of a run
 
 
@@ -91,14 +103,15 @@ def unequal_tables(spread: str, n: int, comparisons: int, *, studies: int, seed:
     """
     random = numpy.random.RandomState(seed)
     baseline, first, shared = SPREADS[spread]
+    odd = odd_cells(spread, comparisons)
     runs = math.sqrt(1 - shared) * random.standard_normal((studies, comparisons + 1, n))
     if shared:
-        common = math.sqrt(shared) * random.standard_normal((2, studies, 1, n))
-        runs[:, :1] += common[0]
-        runs[:, 1:2] += common[1]
-        runs[:, 2:] += common[0]
+        runs[:, 1 : 1 + odd] += math.sqrt(shared) * random.standard_normal((studies, odd, n))
+        common = math.sqrt(shared) * random.standard_normal((studies, 1, n))
+        runs[:, :1] += common
+        runs[:, 1 + odd :] += common
     runs[:, 0] *= baseline
-    runs[:, 1] *= first
+    runs[:, 1 : 1 + odd] *= first
     if spread == TWIN:
         runs[:, 1] += runs[:, 0]
     return runs[:, 1:] - runs[:, :1]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 
 import numpy
 
-from attnlab.stats.paired import LEVEL
+from attnlab.stats.paired import ALONE, LEVEL
 from attnlab.stats.sequential import Looks
-from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, TWIN, prior_degrees_of_freedom
+from attnlab.stats.variance_prior import MAX_DEGREES_OF_FREEDOM, ODD, prior_degrees_of_freedom
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TableTests:
     @property
     def differs(self) -> numpy.ndarray:
         """True for verdicts of better or worse."""
-        return self.differs_in_table & (self.p < LEVEL)
+        return self.differs_in_table & (self.p * _alone(self.p_table) < LEVEL)
 
     @property
     def differs_in_table(self) -> numpy.ndarray:
@@ -56,7 +56,7 @@ class TableTests:
     @property
     def within_margin(self) -> numpy.ndarray:
         """True where the two one-sided tests place the difference within the margin."""
-        return self.within_margin_in_table & (self.p_equivalent < LEVEL)
+        return self.within_margin_in_table & (self.p_equivalent * _alone(self.p_equivalent_table) < LEVEL)
 
     @property
     def within_margin_in_table(self) -> numpy.ndarray:
@@ -72,12 +72,19 @@ class TableTests:
     def half_width(self, level: float) -> numpy.ndarray:
         """Return half the width of the table's intervals that miss the truth with probability `level`, at one look.
 
-        Each is at least as wide as the 95 % interval of its comparison.
+        Each is at least as wide as the one of the test of its comparison alone.
         """
         from scipy.special import stdtrit
 
+        alone = max(level, LEVEL / ALONE)
+
         of_table = stdtrit(self.table_degrees_of_freedom, 1 - level / 2) * self.table_error
-        return numpy.maximum(of_table, stdtrit(self.pairs - 1, 1 - self.tail) * self.error)
+        return numpy.maximum(of_table, stdtrit(self.pairs - 1, 1 - alone / 2) * self.error)
+
+
+def _alone(p_table: numpy.ndarray) -> numpy.ndarray:
+    """Return the factor on the p-value of each comparison alone, as in `attnlab.stats.paired.correct`."""
+    return numpy.where(p_table >= p_table.max(1, keepdims=True), 1, ALONE)
 
 
 def join(tables: Sequence[TableTests]) -> TableTests:
@@ -112,7 +119,7 @@ def t_tests(
     seeds = differences.shape[2]
     n = numpy.full(differences.shape[:2], seeds) if counts is None else counts
     mean, variance = _moments(differences, n)
-    kept = ~_twins(variance, n) if moderated else numpy.ones_like(n, dtype=bool)
+    kept = ~_odd(variance, n) if moderated else numpy.ones_like(n, dtype=bool)
     prior = numpy.where(kept, _prior(n, kept, most), 0) if moderated else numpy.zeros((len(n), 1), dtype=int)
     number = None if looks is None or counts is not None else seeds
 
@@ -141,14 +148,15 @@ def _moments(differences: numpy.ndarray, counts: numpy.ndarray) -> tuple[numpy.n
     return mean, squares.sum(2) / (counts - 1)
 
 
-def _twins(variance: numpy.ndarray, counts: numpy.ndarray) -> numpy.ndarray:
-    """Return True for comparisons that scatter too little to borrow, as `are_twins` says."""
-    from scipy.special import fdtr
+def _odd(variance: numpy.ndarray, counts: numpy.ndarray) -> numpy.ndarray:
+    """Return True for comparisons that scatter too little or too much to borrow, as `are_odd` says."""
+    from scipy.special import fdtr, fdtrc
 
     total, freedom = variance.sum(1, keepdims=True), (counts - 1).sum(1, keepdims=True)
     others = (total - variance) / max(variance.shape[1] - 1, 1)
     with numpy.errstate(divide="ignore", invalid="ignore"):
-        return fdtr(counts - 1, freedom - (counts - 1), variance / others) < TWIN / variance.shape[1]
+        tails = [tail(counts - 1, freedom - (counts - 1), variance / others) for tail in (fdtr, fdtrc)]
+        return numpy.fmin(*tails) < ODD / variance.shape[1]
 
 
 def _prior(counts: numpy.ndarray, kept: numpy.ndarray, most: int) -> numpy.ndarray:

@@ -37,7 +37,7 @@ from attnlab.stats.paired import LEVEL, Difference, Interval, moderated_t_test
 from attnlab.stats.variance_prior import (
     MAX_DEGREES_OF_FREEDOM,
     MAX_DEGREES_OF_FREEDOM_OF_GROUPS,
-    are_twins,
+    are_odd,
     table_prior,
 )
 
@@ -52,7 +52,7 @@ def moderate(
 
     They get the p-values of the moderated t-test; their intervals and the p-values of their pairs alone remain. Differences
     without a t-test (too few pairs, or the same difference in all pairs) remain as they are, and nothing is borrowed from them;
-    neither is from a twin of the baseline (`attnlab.stats.variance_prior`).
+    neither is from one that scatters much less or more than the others (`attnlab.stats.variance_prior`).
 
     Args:
         differences: Not yet corrected by `correct`.
@@ -67,8 +67,8 @@ def moderate(
     most = min(most, MAX_DEGREES_OF_FREEDOM_OF_GROUPS) if len(tested) > 1 else most
     moderated = list(differences)
     for members in tested.values():
-        twins = are_twins(*_spreads(members.values()))
-        kept = {i: difference for (i, difference), twin in zip(members.items(), twins, strict=True) if not twin}
+        odd = are_odd(*_spreads(members.values()))
+        kept = {i: difference for (i, difference), unlike in zip(members.items(), odd, strict=True) if not unlike}
         if prior := table_prior(*_spreads(kept.values()), most=most):
             moderated = [moderated_t_test(kept[i], prior) if i in kept else d for i, d in enumerate(moderated)]
     return moderated

@@ -10,9 +10,10 @@ is Cohen's d of the paired differences with Hedges' correction (1981).
 
 A comparison that scatters more than those it borrows from would be called different too often: in tables in which all others
 really differ, 10 to 23 % of simulated comparisons without a difference are (`reports/validity`). A verdict therefore needs two
-tests below 5 %: the one of the table, and the comparison's paired t-test by itself, which borrows nothing and counts no other
-comparison. The second alone limits false verdicts on a comparison to 5 %, whatever the spreads. Its interval is the one
-behind the ±, so that no verdict of a difference stands next to an interval that contains zero.
+tests below 5 %: the one of the table, and the comparison's paired t-test by itself, which borrows nothing. Its p-value counts
+twice, except for the last comparison that Holm's method tests: so false verdicts on any two comparisons are limited to 5 %,
+whatever the spreads. The interval behind the ± is that of the second test, so that no verdict of a difference stands next to an
+interval that contains zero.
 
 A t-test estimates the spread from the seeds. It has none to estimate where all pairs have the same difference. Such runs are
 often one run repeated, because the program ignores its seed. Values are identical if they are equal up to the rounding of the
@@ -55,6 +56,7 @@ from attnlab.stats.variance_prior import VariancePrior
 SKEWNESS_SEEDS = 5  # with fewer pairs the skewness is too uncertain
 
 LEVEL = 0.05
+ALONE = 2  # number of comparisons on which the tests of comparisons alone limit false verdicts together
 MIN_SEEDS_FOR_ESTIMATE = 4  # with fewer pairs the spread is too uncertain to name a number of seeds
 ROUNDING = 8 * 2.0**-52  # relative error of a difference of two printed numbers
 SINGLE = 32 * 2.0**-23  # the same of sums in single precision, in whatever order a GPU adds up
@@ -178,6 +180,7 @@ class Difference:
             `p_equivalent`, corrected over all differences of one table by `correct`.
         margin: Largest difference that counts as equivalent, in the metric's unit.
         looks: Looks that the p-values and the interval are corrected for.
+        alone: Factors on `p` and `p_equivalent` in a verdict: `ALONE`, or 1 if no other p-value of its table is larger.
         levels: Levels below which the table's tests would be significant after Holm's correction, given the rest of the table.
         comparisons: Number of comparisons with a test in its table, this one included.
         skewness: Of the paired differences; None with fewer than `SKEWNESS_SEEDS` pairs or without a t-test.
@@ -194,6 +197,7 @@ class Difference:
     p_equivalent_table: float | None = None
     margin: float | None = None
     looks: Looks | None = None
+    alone: tuple[int, int] = (1, 1)
     levels: tuple[float, float] = (LEVEL, LEVEL)
     comparisons: int = 1
     skewness: float | None = None
@@ -202,14 +206,14 @@ class Difference:
 
     @property
     def p_holm(self) -> float | None:
-        """P-value of a verdict of a difference: the larger one of `p` and `p_table`; None before `correct`."""
-        return None if self.p_table is None or self.p is None else max(self.p, self.p_table)
+        """P-value of a verdict of a difference, the larger one of both tests; None before `correct`."""
+        return None if self.p_table is None or self.p is None else max(min(1.0, self.alone[0] * self.p), self.p_table)
 
     @property
     def p_equivalent_holm(self) -> float | None:
-        """P-value of a verdict of equivalence: the larger one of `p_equivalent` and `p_equivalent_table`, likewise."""
+        """P-value of a verdict of equivalence, likewise."""
         own, table = self.p_equivalent, self.p_equivalent_table
-        return None if table is None or own is None else max(own, table)
+        return None if table is None or own is None else max(min(1.0, self.alone[1] * own), table)
 
     @property
     def effect_size(self) -> float | None:
@@ -275,7 +279,7 @@ class Difference:
         before = _known(before, p)
         factor = after / before if before and after else self.comparisons
         alone, moderated = (self._skewness_corrected(mean) for mean in (without_prior(self.interval), self.interval))
-        return max(alone, factor * moderated) >= LEVEL
+        return max(self.alone[equivalent] * alone, factor * moderated) >= LEVEL
 
     def _skewness_corrected(self, mean: Interval) -> float:
         """Return the p-value of the conclusion, corrected for skewness and looks."""
@@ -293,13 +297,14 @@ class Difference:
     def ends_at(self, level: float) -> tuple[float, float] | tuple[None, None]:
         """Return the ends of the interval of the table's test that misses the true difference with probability `level`.
 
-        It is at least as wide as the interval of the comparison alone. None without one.
+        It is at least as wide as the one of the test of the comparison alone. None without an interval.
         """
-        alone = self.interval
-        if not alone.sd or alone.low is None or alone.high is None:
+        mean = self.interval
+        if not mean.sd or mean.low is None or mean.high is None:
             return (None, None)
-        low, high = interval_ends(alone, level, looks=self.looks)
-        return min(low, alone.low), max(high, alone.high)
+        low, high = interval_ends(mean, level, looks=self.looks)
+        alone = interval_ends(without_prior(mean), max(level, LEVEL / ALONE), looks=self.looks)
+        return min(low, alone[0]), max(high, alone[1])
 
     def verdict_probability(self, seeds: int) -> float | None:
         """Return None: without a t-test, there is no prediction of a verdict with more seeds."""
@@ -471,20 +476,32 @@ def correct(differences: Sequence[Difference | None]) -> list[Difference | None]
 
     A comparison without its test counts in the table like one with a p-value of 1.
     """
-    p_values = holm([d and (1.0 if d.no_test else _known(d.p_moderated, d.p)) for d in differences])
-    p_equivalent = holm(
-        [
-            d and (1.0 if d.no_test and d.margin is not None else _known(d.p_equivalent_moderated, d.p_equivalent))
-            for d in differences
-        ]
-    )
-    levels = (_holm_level(p_values), _holm_level(p_equivalent))
+    p_values = [d and (1.0 if d.no_test else _known(d.p_moderated, d.p)) for d in differences]
+    p_equivalent = [
+        d and (1.0 if d.no_test and d.margin is not None else _known(d.p_equivalent_moderated, d.p_equivalent))
+        for d in differences
+    ]
+    corrected, corrected_near = holm(p_values), holm(p_equivalent)
+    levels = (_holm_level(corrected), _holm_level(corrected_near))
     tests = max(1, sum(p is not None for p in p_values))
+    rows = zip(differences, corrected, corrected_near, _alone(p_values), _alone(p_equivalent), strict=True)
     return [
         d
-        and replace(d, levels=levels, comparisons=tests, **({} if d.no_test else {"p_table": p, "p_equivalent_table": p_near}))
-        for d, p, p_near in zip(differences, p_values, p_equivalent, strict=True)
+        and replace(
+            d,
+            alone=(factor, factor_near),
+            levels=levels,
+            comparisons=tests,
+            **({} if d.no_test else {"p_table": p, "p_equivalent_table": p_near}),
+        )
+        for d, p, p_near, factor, factor_near in rows
     ]
+
+
+def _alone(p_values: Sequence[float | None]) -> list[int]:
+    """Return the factors on the p-values of the comparisons alone, given those of the table before its correction."""
+    last = max((p for p in p_values if p is not None), default=0.0)
+    return [1 if p is None or p >= last else ALONE for p in p_values]
 
 
 def _holm_level(corrected: Sequence[float | None]) -> float:

@@ -93,7 +93,8 @@ def predict(difference: Difference, seeds: int) -> Prediction:
     beyond = half_widths(squares, degrees_of_freedom + added, seeds, levels_at(difference.levels, difference.looks, seeds))
     if present.prior is not None:
         own = squares - degrees_of_freedom * present_sd**2 + (present.n - 1) * present.sd**2
-        alone = half_widths(own, seeds - 1, seeds, levels_at((LEVEL, LEVEL), difference.looks, seeds))
+        first, second = (LEVEL / factor for factor in difference.alone)
+        alone = half_widths(own, seeds - 1, seeds, levels_at((first, second), difference.looks, seeds))
         beyond = tuple(map(numpy.maximum, beyond, alone))
     differs = mean > beyond[0]
     if difference.margin is None:

@@ -12,9 +12,10 @@ more false verdicts than they promise. So does any d0 for a comparison that scat
 different and Holm's method no longer counts them: a verdict therefore also needs the comparison's t-test without a prior
 (`attnlab.stats.paired`).
 
-A twin of the baseline, for example the same attention written in another way, scatters much less than the other comparisons,
-and would borrow a variance that is not its own. It has no prior and lends nothing when less than one of a thousand tables has
-so small a variance among comparisons that scatter alike: so twins add at most a tenth of a percentage point of false verdicts.
+Some comparisons are unlike the others. A twin of the baseline, for example the same attention written in another way, scatters
+much less, and would borrow a variance that is not its own. A cell that is not paired with the baseline scatters much more, and
+would lend the others a variance that hides their differences. Both have no prior and lend nothing when less than one of a
+thousand tables has so small or so large a variance among comparisons that scatter alike.
 
 Reference:
     Smyth, G. K. (2004). Linear models and empirical Bayes methods for assessing differential expression in microarray
@@ -30,7 +31,7 @@ MIN_COMPARISONS = 3
 MAX_DEGREES_OF_FREEDOM = 4
 MAX_DEGREES_OF_FREEDOM_OF_FEW_PAIRS = {2: 2, 3: 3}
 MAX_DEGREES_OF_FREEDOM_OF_GROUPS = 2  # of each prior in a table with several levels or tests, and of several tables
-TWIN = 0.001  # share of tables with a variance as small as a twin's, if all comparisons scatter alike
+ODD = 0.001  # share of tables with a comparison that counts as unlike the others on one side, if all scatter alike
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,22 @@ def table_prior(
     return VariancePrior(degrees_of_freedom, sum(variances) / len(variances))
 
 
-def are_twins(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:
-    """Return for each comparison whether its variance is too small to equal the variance of the others.
+def are_odd(variances: Sequence[float], pairs: Sequence[int]) -> list[bool]:
+    """Return for each comparison whether its variance is too small or too large to equal the variance of the others.
 
     Args:
         variances: As for `table_prior`.
         pairs: Number of pairs of each comparison, at least 2.
     """
-    from scipy.special import fdtr
+    from scipy.special import fdtr, fdtrc
 
     total, freedom = sum(variances), sum(pairs) - len(pairs)
-    twins = []
+    odd = []
     for variance, n in zip(variances, pairs, strict=True):
         others = (total - variance) / max(len(variances) - 1, 1)
-        twins.append(others > 0 and bool(fdtr(n - 1, freedom - (n - 1), variance / others) < TWIN / len(variances)))
-    return twins
+        tails = (tail(n - 1, freedom - (n - 1), variance / others) for tail in (fdtr, fdtrc)) if others > 0 else ()
+        odd.append(any(p < ODD / len(variances) for p in tails))
+    return odd
 
 
 def prior_degrees_of_freedom(pairs: int, comparisons: int) -> int:

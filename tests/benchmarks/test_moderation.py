@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.looks import Added, added_by_hand, until_conclusive
 from benchmarks.moderation import MARGIN, MODERATION, moderated_tables
+from benchmarks.simulate import FAR, judge, unequal_tables
 from benchmarks.simulation import FALSE
 
 STUDIES = 20_000
@@ -15,7 +16,7 @@ BOUND = (FALSE.limit or 0) + 3 * 0.0017  # three Monte-Carlo standard errors
 def test_the_promised_bound_holds_where_nothing_differs(spread: str, seeds: int, comparisons: int) -> None:
     shares = moderated_tables(spread, seeds, comparisons, False, STUDIES, seed=7)
     assert shares["false"].value < BOUND and shares["false equivalence"].value < BOUND and shares["covered"].value > 0.94
-    if spread == "equal":
+    if spread == "equal" and seeds > 2:
         assert shares["power"].value > shares["power, plain"].value + 0.1
 
 
@@ -27,8 +28,29 @@ def test_the_promised_bound_holds_where_the_others_really_differ(spread: str, al
     assert shares["false equivalence"].value < 0.055 and shares["covered"].value > 0.94
 
 
-def test_every_setting_is_promised() -> None:
-    assert not any(setting.not_promised for setting in MODERATION.settings)
+@pytest.mark.parametrize("spread", ["two cells x4", "two unpaired"])
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_the_promised_bound_holds_with_two_odd_cells(spread: str, seeds: int) -> None:
+    for others in (False, True):
+        shares = moderated_tables(spread, seeds, 12, others, 6_000, seed=9)
+        assert max(shares["false"].value, shares["false equivalence"].value) < 0.06 + 3 * 0.003
+
+
+def test_two_odd_cells_have_few_false_verdicts_in_the_tables_of_a_report() -> None:
+    """With a factor of 1 on the p-values of the comparisons alone, 9 % of the tables have one."""
+    differences = unequal_tables("two cells x4", 5, 6, studies=600, seed=3)
+    differences[:, 2:] += FAR
+    wrong = sum(any(d.conclusion for d in judge(table, moderated=True)[:2]) for table in differences.tolist())
+    assert wrong <= 600 * 0.06 + 2 * (600 * 0.06 * 0.94) ** 0.5
+
+
+def test_a_noisy_cell_costs_the_others_little_power() -> None:
+    alone, beside = (moderated_tables(spread, 5, 6, False, 4_000, seed=1) for spread in ("equal", "one unpaired"))
+    assert beside["power"].value > alone["power"].value - 0.1
+
+
+def test_every_setting_with_at_most_two_odd_cells_is_promised() -> None:
+    assert all(bool(s.not_promised) == s.name.startswith(("three", "half")) for s in MODERATION.settings)
 
 
 @pytest.mark.parametrize("margin", [None, 2.0])

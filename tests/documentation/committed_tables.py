@@ -85,12 +85,13 @@ class Claim:
     numbers: Any
 
 
-def simulated(simulation: str, quantity: str, *words: str, column: str = "value") -> Any:
-    """Return a quantity of a simulation in percent, of the groups and settings with all of these words."""
+def simulated(simulation: str, quantity: str, *words: str, column: str = "value", without: tuple[str, ...] = ()) -> Any:
+    """Return a quantity of a simulation in percent, of groups and settings with all of the words and none of `without`."""
     table: Any = pandas.read_csv(REPORTS / "validity/validity.csv")
     table = table[(table["simulation"] == simulation) & (table["quantity"] == quantity)]
     names = table["group"] + ", " + table["setting"]
-    return 100 * table[column][names.map(lambda name: all(word in name for word in words))]
+    chosen = names.map(lambda name: all(word in name for word in words) and not any(word in name for word in without))
+    return 100 * table[column][chosen]
 
 
 SYSTEMS, VERDICTS = "docs/systems.md", "docs/concepts/verdicts.md"

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from attnlab._util.cost_metrics import COST_METRICS
 from attnlab.report.page import overview
 from attnlab.report.render import emphasize
-from attnlab.report.summary import Strong, Summary, summarize
+from attnlab.report.summary import COST_WORDS, Strong, Summary, summarize
 from attnlab.report.verdicts import verdict_table
 from attnlab.report.wording import describe_verdict, format_p_value
 from attnlab.stats.compare import CellSummary, ComparisonSpec, summarize_cells
@@ -273,3 +274,18 @@ def test_the_subject_comes_before_the_control_in_every_sentence() -> None:
     summary = summarize(study(cells), changed(ONE, control={"variant": "none"}))
     for sentence in ("".join(summary.plain), "".join(summary.conclusive)):
         assert sentence.index("no_wo") < sentence.index("none"), sentence
+
+
+def test_sentences_state_counted_costs_only() -> None:
+    """Measured costs, such as speed, scatter from run to run, and have no test."""
+    counted = {metric.name for metric in COST_METRICS if not metric.measured}
+    assert COST_WORDS.keys() <= counted
+    costs = {"dense": {"saved_mib": 10.0, "tokens_per_s": 100.0}, "no_wo": {"saved_mib": 8.0, "tokens_per_s": 50.0}}
+    records = [
+        {"variant": name, "cell": name, "seed": i, "state": "completed", "bits_per_byte": v, **costs[name]}
+        for name, of_cell in {"dense": STEADY, "no_wo": shifted(-0.1)}.items()
+        for i, v in enumerate(of_cell)
+    ]
+    text = summarize(summarize_cells(records, ONE), ONE).text
+    assert "20 % less activation memory" in text
+    assert not re.search("slower|faster|tokens|seconds", text)

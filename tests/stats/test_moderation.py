@@ -9,7 +9,7 @@ from attnlab.stats import joint, paired
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.sequential import Looks
-from attnlab.stats.variance_prior import are_twins, prior_degrees_of_freedom, table_prior
+from attnlab.stats.variance_prior import are_odd, prior_degrees_of_freedom, table_prior
 from tests.support.specs import comparison_spec
 
 Table = list[paired.Difference]
@@ -68,9 +68,10 @@ def test_the_effect_size_uses_the_moderated_spread() -> None:
 def test_simultaneous_intervals_are_the_wider_of_the_moderated_ones_and_those_of_the_comparisons() -> None:
     from scipy import stats as reference
 
-    gaps = table(4, 3)
-    means, errors, df = written_out(gaps, 2)
-    of_table, alone = reference.t.ppf(1 - 0.05 / 8, df) * errors, reference.t.ppf(0.975, 2) * gaps.std(1, ddof=1) / 3**0.5
+    gaps = table(8, 3)
+    means, errors, df = written_out(gaps, 3)
+    of_table = reference.t.ppf(1 - 0.05 / 16, df) * errors
+    alone = reference.t.ppf(1 - 0.05 / 4, 2) * gaps.std(1, ddof=1) / 3**0.5
     assert (of_table > alone).any() and (alone > of_table).any()
     corrected = [d for d in paired.correct([*moderate(gaps)]) if d is not None]
     assert not any(d.conclusion for d in corrected)
@@ -93,7 +94,8 @@ def test_a_verdict_needs_the_tests_of_the_table_and_of_the_comparison_alone() ->
     # equivalence: the distance 0.5 - 0.25 has the same t-values, and its tests have one side
     near = with_margin[2]
     assert (near.p_equivalent, near.p_equivalent_moderated) == pytest.approx((0.0410, 0.0171), abs=5e-5)
-    assert near.p_equivalent_holm == max(near.p_equivalent or 0, near.p_equivalent_table or 0)
+    assert near.alone == (1, 2), "its p-value is the largest of the table, but not of the tests of equivalence"
+    assert near.p_equivalent_holm == 2 * (near.p_equivalent or 0) and near.conclusion == ""
 
 
 @pytest.mark.parametrize("margin", [None, 2.0])
@@ -140,9 +142,10 @@ def test_a_twin_of_the_baseline_borrows_nothing_and_lends_nothing() -> None:
     twin = moderate(gaps)
     assert twin.pop(2) == compare(gaps)[2]
     assert twin == others
-    assert are_twins([1.0, 0.0025], [8, 8]) == [False, True]
-    assert are_twins([1.0, 0.0025], [3, 3]) == [False, False]  # as small a variance is probable with three pairs
-    assert are_twins([1.0], [8]) == are_twins([0.0, 0.0], [8, 8])[:1] == [False]
+    assert are_odd([1.0, 1.0, 0.0025], [8, 8, 8]) == [False, False, True]
+    assert are_odd([1.0, 1.0, 0.0025], [3, 3, 3]) == [False] * 3  # as small a variance is probable with three pairs
+    assert are_odd([1.0, 1.2, 0.9, 30.0], [8] * 4) == [False, False, False, True]  # a cell that is not paired
+    assert are_odd([1.0], [8]) == are_odd([0.0, 0.0], [8, 8])[:1] == [False]
 
 
 def test_differences_without_a_t_test_lend_nothing_and_borrow_nothing() -> None:

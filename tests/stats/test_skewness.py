@@ -90,7 +90,7 @@ def test_the_level_is_that_of_the_table_and_of_the_looks() -> None:
 
 
 def test_a_moderated_test_is_compared_with_its_own_standard_deviation() -> None:
-    noise = [[0.003, -0.003, 0.002, -0.002, 0.001, -0.001], [0.004, -0.002, 0.001, 0.0, -0.003, 0.002]]
+    noise = [[0.012, -0.012, 0.008, -0.008, 0.004, -0.004], [0.016, -0.008, 0.004, 0.0, -0.012, 0.008]]
     table = [difference(LOW_TAIL), *(difference(gaps) for gaps in noise), difference(SYMMETRIC)]
     moderated = moderate(table)[0]
     assert moderated is not None and moderated.interval.prior is not None and moderated.skewness == table[0].skewness
