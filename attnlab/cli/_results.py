@@ -47,7 +47,8 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         print_lines(found)
         for warning in part.estimator.warnings(of_task):
             print_text(f"note: {warning}")
-        _print_searches(compared.searches[part.task], part, result.plan.study.search)
+        if search := result.plan.study.search:
+            _print_searches(compared.searches[part.task], part, search)
 
 
 def print_lines(analyzed: Analyzed) -> None:
@@ -68,16 +69,14 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     from attnlab.report.verdicts import split_notes
     from attnlab.report.wording import better, describe_test, format_metric
 
-    headings, rows, costs = _cell_rows(cells, spec)
+    (headings, rows, costs), references = _cell_rows(cells, spec), list[list[str]]()
     scores = result.reference_scores
     if spec.task:
         configs = [cell.config for cell in result.plan.cells if spec.includes(cell.axes)]
         tests = {(config.data, config.evaluate.test_limit) for config in configs}
         scores = [score for score in scores if (score.data, score.limit) in tests]
-    references = [
-        [label, format_metric(score.value), *[""] * (len(headings) - 2)]
-        for score, label in zip(scores, labels(scores), strict=True)
-    ]
+    for score, label in zip(scores, labels(scores), strict=True) if scores else ():
+        references.append([label, format_metric(score.value), *[""] * (len(headings) - 2)])
     caption = f"{spec.metric} {describe_test(cells)}, {better(spec.direction)}; {spec.estimator.words.caption}"
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
@@ -88,7 +87,7 @@ def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: Compar
     for note in (
         *split_notes([*sizes, *scores_of]),
         *margin_notes(cells, spec),
-        *score_warnings(cells, scores, metric=spec.metric),
+        *(score_warnings(cells, scores, metric=spec.metric) if scores else ()),
     ):
         print_text(f"note: {note}")
 
@@ -101,7 +100,7 @@ def print_verdict(compared: Compared, analyzed: Sequence[Analyzed] | None = None
         print_text(f"verdict: {text}")
 
 
-def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig | None) -> None:
+def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, search: SearchConfig) -> None:
     from attnlab.report.search import describe_search
     from attnlab.stats.search import different_values
 
@@ -110,7 +109,7 @@ def _print_searches(searches: Sequence[SearchSummary], spec: ComparisonSpec, sea
     for summary in searches:
         for warning in summary.warnings:
             print_text(f"note: {summary.cell}: {warning}")
-    for warning in different_values(searches, search) if search else ():
+    for warning in different_values(searches, search):
         print_text(f"note: search: {warning}")
 
 

@@ -179,6 +179,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.plan import check_own_variants, code_change_notes
     from attnlab.study.run import run
+    from attnlab.tracking.experiment import log_answer
 
     plan.require_runs()
     if adaptive is not None or plan.study.max_seeds is not None:
@@ -204,11 +205,11 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     print_omissions(plan)
     print_failures(result)
     print_verdict(compared, analyzed)
-    from attnlab.report.write import record_answer, write_report
-
     if arguments.no_report:
-        record_answer(name, conclusions(compared, analyzed))
+        log_answer(name, conclusions(compared, analyzed))
     else:
+        from attnlab.report.write import write_report
+
         print(f"report: {relative(write_report(name) / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     return 0 if result.ok else 1

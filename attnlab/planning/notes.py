@@ -92,8 +92,10 @@ Rule = Callable[[Draft], Iterable[str]]
 
 def notes_of(draft: Draft) -> list[str]:
     """Return the notes of all rules."""
-    rules = RULES_OF_PROGRAMS if draft.study.command is not None else RULES
-    return list(dict.fromkeys(note for rule in rules for note in rule(draft)))
+    study = draft.study
+    rules = RULES_OF_PROGRAMS if study.command is not None else RULES
+    applied = [rule for rule, part in rules if not part or getattr(study, part)]
+    return list(dict.fromkeys(note for rule in applied for note in rule(draft)))
 
 
 def margins(draft: Draft) -> Iterator[str]:
@@ -171,9 +173,10 @@ def baselines(draft: Draft) -> Iterator[str]:
 
 def controls(draft: Draft) -> Iterator[str]:
     """Yield a note on each cell whose control is not in the grid, or refused."""
-    control = draft.study.control or {}
+    control = draft.study.control
+    assert control is not None
     refused = {cell.name for cell, resolution in draft.resolved if resolution.refusal is not None}
-    for cell in draft.plan.cells if control else ():
+    for cell in draft.plan.cells:
         axes = {**cell.axes, **control}
         name = next((other.name for other in draft.grid if other.axes == axes), None)
         if name is None:
@@ -322,8 +325,8 @@ def _without_effect(config: RunConfig, task: Any, part: Part, longest: int) -> I
 
 def budgets(draft: Draft) -> Iterator[str]:
     """Yield a note on fields of a search with which the confirmed runs of two cells differ in data read or in steps."""
-    space = draft.study.search.space if draft.study.search else {}
-    lengths = [path for path in ("train.steps", "train.epochs", "train.batch_size") if path in space]
+    assert draft.study.search is not None
+    lengths = [path for path in ("train.steps", "train.epochs", "train.batch_size") if path in draft.study.search.space]
     if lengths:
         yield (
             f"search.space: {' and '.join(lengths)}: cells can be confirmed with unequal budgets, and a difference of them "
@@ -353,7 +356,7 @@ def directions(draft: Draft) -> Iterator[str]:
 
 def stage_texts(draft: Draft) -> Iterable[str]:
     """Yield a note on each stage that trains on text of the test."""
-    return test_text_notes(draft.runnable) if draft.study.stages else ()
+    return test_text_notes(draft.runnable)
 
 
 def inputs(draft: Draft) -> Iterator[str]:
@@ -369,11 +372,14 @@ def data(draft: Draft) -> Iterator[str]:
     return (f"data: {note}" for note in dict.fromkeys(note for cell in draft.plan.cells for note in cell.data_notes))
 
 
-RULES: tuple[Rule, ...] = (
-    *(margins, equal_cells, analyses, matches, baselines, tests, controls, trainings, factors, budgets, stops),
-    *(warmups, patterns, lengths, stage_texts, directions, data),
+RULES: tuple[tuple[Rule, str], ...] = (  # with the section of a study without which a rule has no notes
+    *((margins, ""), (equal_cells, ""), (analyses, ""), (matches, ""), (baselines, "baseline"), (tests, "baseline")),
+    *((controls, "control"), (trainings, "baseline"), (factors, "factors"), (budgets, "search"), (stops, "")),
+    *((warmups, ""), (patterns, ""), (lengths, ""), (stage_texts, "stages"), (directions, ""), (data, "")),
 )
-RULES_OF_PROGRAMS: tuple[Rule, ...] = (inputs, baselines, controls, directions, analyses, margins)
+RULES_OF_PROGRAMS: tuple[tuple[Rule, str], ...] = (
+    *((inputs, ""), (baselines, "baseline"), (controls, "control"), (directions, ""), (analyses, ""), (margins, "")),
+)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Analyses: results of a study in addition to its table of verdicts.
 
 Each analysis is a class with one method for each place where its results are shown. The page, the terminal, the exported
-tables and the plan loop over the analyses of a study and know none of them. `BUILT_IN` lists the built-in analyses and when a
-study has them. The key `analyses` of a study adds others: by `attnlab.register_analysis`, by a path, for example
+tables and the plan loop over the analyses of a study and know none of them. `built_in` says which of attnlab's own a study
+has. The key `analyses` of a study adds others: by `attnlab.register_analysis`, by a path, for example
 `ranks.py:RankCorrelation`, or by an entry point of the group `attnlab.analyses`. A study without an analysis imports none of
 its modules.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -101,17 +101,12 @@ class Analysis(Generic[Estimate]):
         return {}
 
 
-Condition = Callable[[Results], bool]
-
-# In the order of the page. A later one may read the estimates of earlier ones.
-BUILT_IN: Mapping[str, Condition] = {
-    "questions": lambda results: bool(results.spec.further),
-    "trend": lambda results: bool(results.spec.over),
-    "factorial": lambda results: results.spec.factorial is not None,
-    "sweep": lambda results: bool(results.spec.sweep),
-    "lengths": lambda results: results.curves is not None and has_other_lengths(results.records),
-    "stages": lambda results: bool(results.stages),
-}
+def built_in(results: Results) -> list[str]:
+    """Return the names of attnlab's analyses that a study has, in the order of the page; later ones may read earlier ones."""
+    spec = results.spec
+    parts = {"questions": spec.further, "trend": spec.over, "factorial": spec.factorial, "sweep": spec.sweep}
+    parts |= {"lengths": results.curves is not None and has_other_lengths(results.records), "stages": results.stages}
+    return [name for name, part in parts.items() if part]
 
 
 def has_other_lengths(records: Sequence[RunRow]) -> bool:
@@ -178,7 +173,7 @@ def analyze(results: Results) -> Analyzed:
     When an analysis is not imported here, it is left out with a warning: a record alone never decides which code runs.
     """
     found: list[tuple[str, Analysis[Any], Any]] = []
-    for name in (*(name for name, applies in BUILT_IN.items() if applies(results)), *results.compared.analyses):
+    for name in (*built_in(results), *results.compared.analyses):
         if (cls := ANALYSES.imported(name)) is None:
             logger.warning("the analysis %s is left out: no imported file has it (attnlab report --imports FILE)", name)
             continue

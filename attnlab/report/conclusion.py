@@ -1,4 +1,7 @@
-"""The conclusion of a study in sentences and as a data frame, the same for its page, the terminal and Python."""
+"""The conclusion of a study in sentences and as a data frame, the same for its page, the terminal and Python.
+
+Lines on the choice of the records behind it come with it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.report.analysis import Analyzed, analyze_tasks
 from attnlab.report.answer import make_answer
-from attnlab.report.selection import describe_selection
 from attnlab.report.summary import Summary, summarize
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.cells import CellSummary, comparisons, split_tasks
 from attnlab.stats.compared import Compared
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.joint import simultaneous_interval
+from attnlab.stats.selection import Named, Seeds, Selection
 from attnlab.stats.verdict import p_of_verdict
 
 if TYPE_CHECKING:
@@ -31,6 +34,13 @@ NUMBERS = (
     "p",
 )
 COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
+MAX_NAMED = 6  # cells in one line
+TITLES = {
+    "withdrawn": "Withdrawn and run again, or deleted",
+    "left_out": "Finished and left out of this study",
+    "not_run": "Planned and not run",
+    "retried": "Finished after failed attempts",
+}
 
 
 def conclude(analyzed: Analyzed) -> Summary:
@@ -42,6 +52,30 @@ def conclude(analyzed: Analyzed) -> Summary:
 def describe_choice(compared: Compared) -> list[str]:
     """Return the lines on the choice of the records behind a table."""
     return describe_selection(compared.selection.for_task(compared.spec, (cell.name for cell in compared.cells)))
+
+
+def describe_selection(selection: Selection) -> list[str]:
+    """Return a line on each choice: withdrawn runs, those left out, not run or tried again, and a changed comparison."""
+    named = {title: getattr(selection, name) for name, title in TITLES.items()}
+    lines = [f"{title}: {_listed(runs)}." for title, runs in named.items() if runs]
+    return lines + ([f"The comparison differs from the one stated first: {selection.changed}."] if selection.changed else [])
+
+
+def _listed(runs: Named) -> str:
+    """Return cells with their seeds as in "a, b (seeds 1, 2); c (seed 0)"."""
+    by_seeds: dict[Seeds, list[str]] = {}
+    for cell, seeds in runs:
+        by_seeds.setdefault(seeds, []).append(cell)
+    named = [
+        f"{_joined(cells, ', ')} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+        for seeds, cells in by_seeds.items()
+    ]
+    return _joined(named, "; ")
+
+
+def _joined(texts: Sequence[str], separator: str) -> str:
+    more = len(texts) - MAX_NAMED
+    return separator.join([*texts[:MAX_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def conclusions(compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> list[str]:

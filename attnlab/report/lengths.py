@@ -118,8 +118,8 @@ def _differences(results: Results, length: int, *, is_trained: bool) -> dict[str
         is_trained: all cells were trained at this length.
     """
     metric = base_metric(results.spec.metric)
-    goal = replace(results.spec.goal, metric=metric if is_trained else at_length(metric, length))
-    cells = summarize_cells(results.records, replace(results.spec, goal=goal)) if results.spec.baselines else []
+    spec = replace(results.spec, metric=metric if is_trained else at_length(metric, length))
+    cells = summarize_cells(results.records, spec) if spec.baselines else []
     return {cell.name: format_interval(cell.difference.interval, sign=True) for cell in cells if cell.difference}
 
 

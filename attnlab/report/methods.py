@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.axes import SECTIONS
+from attnlab.config.factors import factorial_design
 from attnlab.config.search import SearchConfig
 from attnlab.config.types import text as axis_text
 from attnlab.errors import UserError
 from attnlab.report.notes import describe_command, is_of_program
-from attnlab.stats.cells import ComparisonSpec, Goal, sections_of
+from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts, judge_items
-from attnlab.stats.question import question_of, with_margin
-from attnlab.stats.search import RunRow, exclude_trials
+from attnlab.stats.question import question_of
+from attnlab.stats.records import RunRow, exclude_trials
 from attnlab.stats.selection import Selection
+from attnlab.stats.sweep import swept_path
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.experiment import Call, read_calls, recorded_study
 from attnlab.tracking.record import RunRecord
@@ -104,11 +106,10 @@ def load_study_info(runs: pandas.DataFrame, *, root: str | Path | None = None) -
         raise UserError(f"the record of the study {study.study!r} has no question: run the study again", experiment.name)
     now = asked[-1]
     records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
-    sections = sections_of(study, records=records)
-    spec = question_of(ComparisonSpec(study.study, axes, Goal(now["metric"], now["direction"]), sections=sections), now)
+    spec = question_of(ComparisonSpec(study.study, axes, now["metric"], now["direction"]), now)
+    spec = replace(spec, sweep=swept_path(records) or study.swept_path or "", factorial=factorial_design(study))
     spec = replace(spec, doubles=doubles(study.study, root), question=study.question or "")
-    spec = with_margin(spec, now["margin"])
-    spec = look_history(spec.study, root).apply(spec)
+    spec = look_history(spec.study, root).apply(spec.with_margin(now["margin"]))
     scores = tuple(read_reference_scores(client, record.experiment_id))
     # The search as it was run: the command line may have overridden the YAML file.
     search = SearchConfig.model_validate_json(json.dumps(record.search)) if record.search else None
@@ -134,6 +135,8 @@ def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, 
     if runs.empty:
         raise NoRunsError(study)
     info = load_study_info(runs, root=root)
+    if not info.spec.is_judged:
+        return info, runs
     cells = summarize_cells(exclude_trials(runs.to_dict("records")), info.spec)
     return replace(info, spec=record_look(info.spec, cells, root).apply(info.spec)), runs
 

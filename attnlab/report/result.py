@@ -21,7 +21,7 @@ from attnlab.report.wording import format_metric
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.look_history import LookHistory
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import exclude_trials
 from attnlab.stats.selection import Selection
 from attnlab.study import run as running
 from attnlab.study.looks import record_look
@@ -109,9 +109,10 @@ def judge(result: running.StudyResult, *, history: LookHistory | None = None, ro
     """
     spec, records = result.comparison(), result.records()
     with snapshot():
-        history = history or record_look(spec, summarize_cells(exclude_trials(records), spec), root)
+        if history is None and spec.is_judged:
+            history = record_look(spec, summarize_cells(exclude_trials(records), spec), root)
         try:
-            selection = load_selection(history.apply(spec), records, root)
+            selection = load_selection(spec, records, root)
         except UserError as error:
             logger.warning("the runs that the table leaves out are not known: %s", error)
             selection = None

@@ -65,7 +65,7 @@ def plain_sentence(compared: Sequence[CellSummary], cells: Sequence[CellSummary]
     by_name = {cell.name: cell for cell in cells}
     judged = [cell for cell in compared if not spec.is_control(cell.axes)]
     shared = shared_axes(spec) if len({cell.baseline for cell in judged}) > len(spec.baselines) else []
-    hidden = [*shared, *([spec.tasks.axis] if spec.task else [])]
+    hidden = [*shared, *([spec.task_axis] if spec.task else [])]
     named = {id(cell): (_short(cell, hidden), _short(by_name[cell.baseline], hidden)) for cell in judged}
     judged.sort(key=lambda cell: (not _is_asked(*named[id(cell)], spec.question), -_size(cell)))
     grouped = _clauses(judged, named, shared, spec)

@@ -116,7 +116,7 @@ def better(direction: str) -> str:
 
 def shared_axes(spec: ComparisonSpec) -> list[str]:
     """Return the axes on which a cell and its baseline have the same value."""
-    replaced = {axis for baseline in spec.baselines for axis in baseline} | ({spec.tasks.axis} if spec.task else set())
+    replaced = {axis for baseline in spec.baselines for axis in baseline} | ({spec.task_axis} if spec.task else set())
     return [axis for axis in spec.axes if axis not in replaced]
 
 

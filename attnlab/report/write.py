@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util import cost_metrics
-from attnlab._util.files import describe_error
 from attnlab._version import __version__
-from attnlab.errors import UserError, one_line
+from attnlab.errors import UserError
 from attnlab.report.answer import make_answer
 from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
@@ -190,6 +189,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
     """Write the report of one study, and return its page, or one for each of its tasks."""
     from attnlab.tracking.artifacts import load_attention_maps, load_items
     from attnlab.tracking.client import snapshot
+    from attnlab.tracking.experiment import log_answer
     from attnlab.tracking.runs import load_curves
 
     with snapshot():
@@ -199,18 +199,8 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
         cells = compare_info(info, runs).cells
         items = load_items(study, root)
     pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
-    record_answer(study, [page.summary.text for page in pages], root)
+    log_answer(study, [page.summary.text for page in pages], root)
     return pages
-
-
-def record_answer(study: str, texts: Sequence[str], root: str | Path | None = None) -> None:
-    """Show the answer of a study above its runs in MLflow; if the store does not accept it, a warning says so."""
-    from attnlab.tracking.experiment import log_answer
-
-    try:
-        log_answer(study, "\n\n".join(texts), root)
-    except (UserError, OSError) as error:  # such as a read-only store
-        logger.warning("MLflow does not show the answer of %s: %s", study, one_line(describe_error(error)))
 
 
 def _write_study(
@@ -224,7 +214,7 @@ def _write_study(
     items: pandas.DataFrame,
 ) -> list[Page]:
     """Write the page of a study; of several tasks, a page on each in a subfolder, and one on all of them."""
-    if not info.spec.tasks.goals:
+    if not info.spec.tasks:
         info = replace(info, uncertainty=split_uncertainty(items, cells, info.spec))
         return [write(folder, info=info, runs=runs, curves=curves, maps=maps)]
     pages = []

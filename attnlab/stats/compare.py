@@ -335,7 +335,7 @@ def _verdict(cell: CellSummary, difference: paired.Difference | None, baseline: 
     lost = tuple((count, state) for state, count in cell.states.items() if state in states)
     baseline_lost = tuple((count, state) for state, count in baseline.states.items() if state in states)
     verdict = judge(difference, direction=spec.direction)
-    futility = spec.judged.futile.get(comparison_name(cell.name, baseline.name))
+    futility = spec.futile.get(comparison_name(cell.name, baseline.name))
     if futility and verdict.kind is VerdictKind.INCONCLUSIVE and futility.pairs == verdict.pairs:
         verdict = replace(verdict, futility=futility)
     return replace(verdict, seeds=cell.seeds, lost=lost, baseline_lost=baseline_lost)

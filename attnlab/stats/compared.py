@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import cell_of, summarize_questions
 from attnlab.stats.factorial import FactorialResult, estimate_effects
-from attnlab.stats.search import RunRow, SearchSummary, exclude_trials, summarize_searches, unconfirmed_cells
+from attnlab.stats.records import RunRow, exclude_trials
+from attnlab.stats.search import SearchSummary, summarize_searches, unconfirmed_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.trend import Trend, summarize_trends
 
@@ -26,7 +27,7 @@ class Compared:
         cells: Summaries of the cells. In a searched study, of the confirmed runs.
         trends: The trends of their differences over levels.
         records: Its runs in this order, by seed, with the trials of a search.
-        searches: Name of a task ("" in a study of one) -> the searches of its cells.
+        searches: Name of a task ("" in a study of one) -> the searches of its cells; empty in a study without a search.
         selection: The choice of the records.
         analyses: Names of the analyses that the study asks for besides attnlab's.
         further: The same cells, compared by the metrics of the further questions.
@@ -78,16 +79,16 @@ def compare_cells(
     """
     position = {name: i for i, name in enumerate(order)}
     runs = sorted(records, key=lambda run: (position.get(cell_of(run, spec), len(position)), run["seed"]))
-    searches = {
-        part.task: summarize_searches([run for run in runs if part.includes(run)], part, search) if search else []
-        for part in spec.parts
-    }
+    searches: dict[str, Sequence[SearchSummary]] = {}
     completed = exclude_trials(runs)
-    every = [summary for of_task in searches.values() for summary in of_task]
-    tables = summarize_questions([*completed, *unconfirmed_cells(runs, spec, every)], spec)
+    if search is not None:
+        for part in spec.parts:
+            searches[part.task] = summarize_searches([run for run in runs if part.includes(run)], part, search)
+            completed += unconfirmed_cells(runs, spec, searches[part.task])
+    tables = summarize_questions(completed, spec)
     for cells in tables:
         cells.sort(key=lambda cell: position.get(cell.name, len(position)))
-    trends = summarize_trends(tables[0], spec)
+    trends = summarize_trends(tables[0], spec) if spec.over else []
     compared = Compared(spec, tables[0], trends, runs, searches, selection or Selection(), tuple(analyses))
     asked = zip(spec.questions[1:], tables[1:], strict=True)
     return replace(compared, further=[replace(compared, spec=goal, cells=cells, trends=[]) for goal, cells in asked])

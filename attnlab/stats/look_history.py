@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnlab.stats.cells import Judged
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.predict import Futility
 from attnlab.stats.records import comparison_name
@@ -55,7 +54,7 @@ class LookHistory:
         """Return the specification of the study's comparison with these looks."""
         own = {name: looks for name, timed in self.own.items() if (looks := self._looks(timed))}
         futile = {name: futility for name, (futility, _) in self.futile.items()}
-        return replace(spec, judged=Judged(self.looks, own, futile))
+        return replace(spec, looks=self.looks, own_looks=own, futile=futile)
 
     def since(self, start: int | None) -> LookHistory:
         """Return the looks that have seen a present run, without those at no more seeds than an earlier one of them.

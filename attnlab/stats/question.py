@@ -8,20 +8,9 @@ from typing import Any
 
 from attnlab._util.metrics import is_share
 from attnlab.config.question import EstimandConfig
-from attnlab.stats.cells import CellSummary, ComparisonSpec, Goal, Over, Tasks
+from attnlab.stats.cells import CellSummary, ComparisonSpec, Goal
 
 WIDE_SHARE = 0.5  # of an accuracy: from a guess between two classes to no error
-
-
-def with_margin(spec: ComparisonSpec, margin: float | Mapping[str, float | None] | None) -> ComparisonSpec:
-    """Return a comparison with the margin of its study: one, or one for each task, by its label."""
-    goals = spec.tasks.goals
-    if goals:
-        by_task = margin if isinstance(margin, Mapping) else dict.fromkeys(goals, margin)
-        goals = {task: replace(goal, margin=by_task.get(task)) for task, goal in goals.items()}
-        return replace(spec, tasks=replace(spec.tasks, goals=goals))
-    assert not isinstance(margin, Mapping)
-    return replace(spec, goal=replace(spec.goal, margin=margin))
 
 
 def is_wide(margin: float | None, scores: Iterable[float], *, metric: str) -> bool:
@@ -49,19 +38,19 @@ def has_wide_margin(cells: Iterable[CellSummary], spec: ComparisonSpec) -> bool:
 
 
 def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
-    """Return a comparison with the question that a study recorded, without its margin (see `with_margin`)."""
-    baselines = question["baseline"] or []
-    over = [Over(question["over"])] if question.get("over") else []
-    further = tuple(Goal(*goal) for goal in question.get("questions") or ())
-    goals = {task: Goal(*of_task) for task, of_task in (question.get("tasks") or {}).items()}
+    """Return a comparison with the question that a study recorded, without its margin (see `ComparisonSpec.with_margin`)."""
+    baselines, asked = question["baseline"] or [], question.get("questions") or ()
     return replace(
         spec,
-        goal=Goal(question["metric"], question["direction"]),
+        metric=question["metric"],
+        direction=question["direction"],
+        margin=None,
         baselines=tuple(baselines if isinstance(baselines, list) else [baselines]),
         control=question.get("control"),
-        sections=(*over, *(section for section in spec.sections if not isinstance(section, Over))),
+        over=question.get("over") or "",
         moderate=question.get("moderate", True),
         estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
-        tasks=Tasks(question.get("task_axis") or "", goals),
-        further=further,
+        task_axis=question.get("task_axis") or "",
+        tasks={task: Goal(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
+        further=tuple(Goal(*goal) for goal in asked),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from attnlab._util.run_state import RunState
+from attnlab._util.run_state import NOT_COMPARED, RunState
 
 RunRow = Mapping[str, Any]  # of a table of runs
 
@@ -38,6 +38,11 @@ def is_infinite(value: Any) -> bool:
 def state_of(run: Mapping[str, Any], metric: str) -> str:
     """Return a run's state; a completed run with an infinite value of the metric counts as diverged."""
     return str(RunState.DIVERGED if is_infinite(run.get(metric)) else run["state"])
+
+
+def exclude_trials(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Return the runs that are compared: all but the trials of a search, and the runs of stages, which others start from."""
+    return [run for run in runs if run.get("phase") not in NOT_COMPARED]
 
 
 def as_columns(source: Any, **names: str) -> dict[str, Any]:

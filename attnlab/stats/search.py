@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.run_state import NOT_COMPARED, RunState
+from attnlab._util.run_state import RunState
 from attnlab.config.run import accepts
 from attnlab.config.search import sweep_advice, written
 from attnlab.stats.compare import ComparisonSpec, cell_of
-from attnlab.stats.records import RunRow
+from attnlab.stats.records import RunRow, exclude_trials
 
 if TYPE_CHECKING:
     from attnlab.config.search import Dimension, SearchConfig
@@ -49,11 +49,6 @@ class SearchSummary:
         first = (RunState.COMPLETED, RunState.PRUNED, RunState.FAILED)
         order = [*first, *(state for state in self.states if state not in first)]
         return ", ".join(f"{self.states[state]} {state}" for state in order if self.states.get(state))
-
-
-def exclude_trials(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs that are compared: all but the trials of a search, and the runs of stages, which others start from."""
-    return [run for run in runs if run.get("phase") not in NOT_COMPARED]
 
 
 def summarize_searches(runs: Sequence[RunRow], spec: ComparisonSpec, search: SearchConfig) -> list[SearchSummary]:

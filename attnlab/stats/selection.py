@@ -40,11 +40,13 @@ class Selection:
 
     def for_task(self, spec: ComparisonSpec, cells: Iterable[str]) -> Selection:
         """Return the part that is about the cells of a table, or about cells of its task that the table does not have."""
+        if not spec.task:
+            return self
         shown = {*cells}
         fields = {name: tuple(item for item in getattr(self, name) if item[0] in shown) for name in ("withdrawn", "retried")}
         named = {name: getattr(self, name) for name in ("left_out", "not_run")}
         fields |= {name: tuple(item for item in of if item[0] in shown or spec.task in item[0]) for name, of in named.items()}
-        return replace(self, **fields) if spec.task else self
+        return replace(self, **fields)
 
 
 def by_cell(runs: Iterable[tuple[str, int]]) -> Named:

@@ -30,8 +30,7 @@ from attnlab.stats.exact_estimators import FARTHEST
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import is_constant
 from attnlab.stats.predict import FUTILITY, Futility, find_futility
-from attnlab.stats.records import comparison_name
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import comparison_name, exclude_trials
 from attnlab.stats.verdict import Reason
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -121,7 +120,7 @@ def _take_look(
     undecided = [row for row in rows if row.is_inconclusive and {row.name, row.baseline} <= set(selected)]
     undecided = [row for row in undecided if can_be_conclusive(row, by_name[row.baseline], max_seeds)]
     futile = find_futile(undecided, max_seeds, below=futility)
-    recorded = history.apply(result.comparison()).judged.futile
+    recorded = history.apply(result.comparison()).futile
     for name, state in futile.items():
         if recorded.get(name) != state:
             logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)
@@ -186,9 +185,9 @@ def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
         plan: The plan.
         max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
     """
-    comparisons, most = count_comparisons(plan), max(len(plan.seeds), max_seeds or plan.study.max_seeds or 0)
-    if not plan.estimator.is_exact or not comparisons:
+    if not plan.estimator.is_exact or not (comparisons := count_comparisons(plan)):
         return []
+    most = max(len(plan.seeds), max_seeds or plan.study.max_seeds or 0)
     return [*_better_or_worse(plan, comparisons, most), *_equivalent(plan, most)]
 
 

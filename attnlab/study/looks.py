@@ -48,7 +48,7 @@ def announce_looks(study: str, first: int, last: int, root: str | Path | None = 
 
 
 def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | Path | None = None) -> LookHistory:
-    """Return the looks at a study with that at this table, and record it; none without verdicts to look at.
+    """Return the looks at a study with that at this table of verdicts, and record it.
 
     If the store cannot be read, or does not accept the record, a warning states so: the table itself is not lost.
 
@@ -57,8 +57,6 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
         cells: Summaries of the table, before any correction for looks.
     """
     study, now = spec.study, _now()
-    if not spec.is_judged:
-        return LookHistory()
     try:
         with snapshot():
             before = look_history(study, root)

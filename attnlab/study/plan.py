@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.text import count
 from attnlab.errors import UserError
 from attnlab.stats.cells import ComparisonSpec
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import exclude_trials
 from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
 from attnlab.tracking.client import run_folder, runs_folder, search_runs
 from attnlab.tracking.record import RESULTS

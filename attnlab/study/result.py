@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
 from attnlab.config.comparability import flatten_config, identity_of_test, task_length
+from attnlab.config.factors import factorial_design
 from attnlab.config.run import RunConfig
-from attnlab.stats.cells import ComparisonSpec, Goal, Tasks, sections_of
-from attnlab.stats.question import with_margin
+from attnlab.stats.cells import ComparisonSpec, Goal
 from attnlab.stats.search import different_values, summarize_searches
 from attnlab.study.plan import finished_records
 from attnlab.tracking.client import log_path, runs_folder
@@ -127,21 +127,25 @@ class StudyResult:
         spec = ComparisonSpec(
             study.study,
             axes,
-            Goal(plan.metric, plan.direction),
-            tuple(study.baselines),
+            plan.metric,
+            plan.direction,
+            baselines=tuple(study.baselines),
             control=study.control,
             estimand=plan.estimand,
             moderate=study.moderate,
             doubles=plan.doubles,
-            sections=sections_of(study),
-            tasks=Tasks(plan.task_axis, goals),
+            over=study.over_axis,
+            sweep=study.swept_path or "",
+            factorial=factorial_design(study) if study.factors else None,
+            task_axis=plan.task_axis,
+            tasks=goals,
             question=study.question or "",
             further=tuple(
                 Goal(resolved.metric, resolved.direction, asked.margin)
                 for resolved, asked in zip(plan.further, study.questions, strict=True)
             ),
         )
-        spec = with_margin(spec, plan.margin)
+        spec = spec.with_margin(plan.margin)
         return history.apply(spec) if history else spec
 
     def records(self) -> list[dict[str, Any]]:

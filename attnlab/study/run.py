@@ -110,7 +110,7 @@ def run(
                     if "cells" not in (only or {}):  # not a later round of adaptive seeds, which plans less than the study
                         tracker.log_plan()
                     plan, rows = _train(plan, folder, store, retry=_states(retry), partial=bool(only), **options)
-                scores = compute_reference_scores(plan) if reference_scores else []
+                scores = compute_reference_scores(plan) if reference_scores and plan.study.reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
                 return StudyResult(plan, rows, scores, other_rows(plan, folder))

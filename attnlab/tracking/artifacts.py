@@ -27,7 +27,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
 from attnlab.tracking.client import connect, log_batch, runs_folder, search_runs
-from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, WEIGHTS_TAG, RunRecord
+from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, WEIGHTS_TAG, RunRecord, entries
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
@@ -81,24 +81,18 @@ def write_reference_scores(
     client: MlflowClient, experiment_id: str, scores: Sequence[ReferenceScore], *, partial: bool = False
 ) -> None:
     """Record reference scores, replacing earlier ones; ``partial`` keeps earlier scores that are not in ``scores``."""
+    old = client.get_experiment(experiment_id).tags
     new = {score.tag: json.dumps(asdict(score)) for score in scores}
-    old = _reference_score_tags(client, experiment_id)
-    stale = [] if partial else [key for key in old if key not in new]
-    for key, value in [*new.items(), *((key, "") for key in stale)]:  # not every store can delete a tag
+    stale = {} if partial else dict.fromkeys(entries(old, REFERENCE_SCORE).keys() - new.keys(), "")
+    for key, value in {**new, **stale}.items():  # not every store can delete a tag
         if old.get(key) != value:
             client.set_experiment_tag(experiment_id, key, value)
 
 
 def read_reference_scores(client: MlflowClient, experiment_id: str) -> list[ReferenceScore]:
     """Return the recorded reference scores, sorted by task, limit and value."""
-    texts = _reference_score_tags(client, experiment_id).values()
-    scores = [ReferenceScore(**json.loads(text)) for text in texts if text]
-    return sorted(scores, key=lambda score: (score.task, score.limit or 0, score.value))
-
-
-def _reference_score_tags(client: MlflowClient, experiment_id: str) -> Mapping[str, str]:
-    tags = client.get_experiment(experiment_id).tags
-    return {key: value for key, value in tags.items() if key.startswith(REFERENCE_SCORE)}
+    recorded = entries(client.get_experiment(experiment_id).tags, REFERENCE_SCORE).values()
+    return sorted((ReferenceScore(**fields) for fields in recorded), key=lambda s: (s.task, s.limit or 0, s.value))
 
 
 @dataclass(frozen=True)

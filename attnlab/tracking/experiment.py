@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import sys
 import tempfile
 import zlib
@@ -17,10 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab._util.files import describe_error
 from attnlab._util.redact import command_line
 from attnlab.config.reader import read_study
 from attnlab.config.yaml import assignment
-from attnlab.errors import UserError
+from attnlab.errors import UserError, one_line
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
 from attnlab.tracking.record import CALL, NOTE_TAG, STUDY_FILE, StudyRecord, entries, tag, to_tags
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 
 PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
+logger = logging.getLogger(__name__)
+
 LARGEST = 1 << 20  # bytes of a study file
 MAX_COMMAND = 4_000  # characters
 TRAINING_VERBS = ("run", "train")
@@ -60,12 +64,18 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     return experiment.experiment_id
 
 
-def log_answer(study: str, answer: str, root: str | Path | None = None) -> None:
-    """Write the answer of a study, in Markdown, above the plan on the page of its experiment; an earlier one is replaced."""
-    client = connect(runs_folder(root))
-    experiment = find_experiment(client, study)
-    text = with_answer(answer, split_note(experiment.tags)[1])
-    client.set_experiment_tag(experiment.experiment_id, NOTE_TAG, text)
+def log_answer(study: str, texts: Sequence[str], root: str | Path | None = None) -> None:
+    """Write the answer of a study, in paragraphs, above the plan on the page of its experiment; an earlier one is replaced.
+
+    If the store does not accept it, a warning says so.
+    """
+    try:
+        client = connect(runs_folder(root))
+        experiment = find_experiment(client, study)
+        text = with_answer("\n\n".join(texts), split_note(experiment.tags)[1])
+        client.set_experiment_tag(experiment.experiment_id, NOTE_TAG, text)
+    except (UserError, OSError) as error:  # such as a read-only store
+        logger.warning("MLflow does not show the answer of %s: %s", study, one_line(describe_error(error)))
 
 
 def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:

@@ -45,14 +45,17 @@ def view_state(plan: Plan) -> str:
     params = [*names.values(), *(["phase"] if plan.searched else []), "seed"]
     columns = [f"params.`{name}`" for name in params]
     columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + [f"tags.`{tag('state')}`"]
-    sections = {name: _id(plan, name) for name in ("Result", "Learning curves", "Cost")}
-    curve = "valid" if plan.study.command is None else "curve"
-    charts = [
-        *(_bar(plan, sections["Result"], name) for m in metrics for name in (m, f"valid_{m}")),
-        *(_line(plan, sections["Learning curves"], f"{curve}/{m}") for m in metrics),
-        *(_line(plan, sections["Learning curves"], name) for name in ("train/loss", "train/tokens_per_s")),
-        *(_bar(plan, sections["Cost"], name) for name in _costs(plan, "mlflow charts")),
-    ]
+    curve, sections, charts = "valid" if plan.study.command is None else "curve", [], []
+    for title, chart, shown in (
+        ("Result", _bar, [name for metric in metrics for name in (metric, f"valid_{metric}")]),
+        ("Learning curves", _line, [*(f"{curve}/{metric}" for metric in metrics), "train/loss", "train/tokens_per_s"]),
+        ("Cost", _bar, _costs(plan, "mlflow charts")),
+    ):
+        key = _id(plan, title)
+        sections.append(
+            {"uuid": key, "name": title, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
+        )
+        charts += [chart(plan, key, name) for name in shown]
     state = {
         "searchFilter": with_tag("current", "yes"),
         "orderByKey": f"metrics.`{metric}`",
@@ -65,10 +68,7 @@ def view_state(plan: Plan) -> str:
         "columnOrder": columns,  # axes, then metrics; MLflow puts its fixed columns after them
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
-        "compareRunSections": [
-            {"uuid": key, "name": name, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
-            for name, key in sections.items()
-        ],
+        "compareRunSections": sections,
         "isAccordionReordered": True,
         "hideEmptyCharts": True,
         "autoRefreshEnabled": True,

@@ -43,14 +43,8 @@ class Selection:
     def is_done(self) -> bool:
         """True when training should stop early: ``train.patience`` evaluations in a row brought no improvement, or the last one
         reached ``train.stop_at``."""
-        return self._is_out_of_patience or self._has_reached_target
-
-    @property
-    def _is_out_of_patience(self) -> bool:
-        return self._patience is not None and self.waited >= self._patience
-
-    @property
-    def _has_reached_target(self) -> bool:
+        if self._patience is not None and self.waited >= self._patience:
+            return True
         if self._stop_at is None or not self.last:
             return False
         score = self.last[self._metric]

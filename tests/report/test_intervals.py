@@ -58,7 +58,7 @@ def test_the_page_of_a_task_says_that_verdicts_are_corrected_over_all_tasks(esti
     spec = changed(SPEC, **({"estimand": estimand} if estimand else {}))
     cells = study(VALUES, spec)
     for task, family in (("", "of the table"), ("a", "of all tasks of the study")):
-        texts = notes(cells, replace(spec, tasks=replace(spec.tasks, task=task)))
+        texts = notes(cells, replace(spec, task=task))
         (level,) = [text for text in texts if "corrected by Holm's method over all comparisons" in text]
         assert f"comparisons {family}" in level
 

@@ -110,7 +110,7 @@ def test_learning_curves_are_those_of_the_best_rate_tried():
     records = sweep_records({"dense": (3e-3, 2.0), "no_wo": (1e-3, 2.1)}, rates=WIDE)
     chosen = runs_at_best(records, summarize_cells(records, SPEC), SPEC)
     assert {(r["cell"], round(r[PATH], 5)) for r in chosen} == {("dense", 0.00316), ("no_wo", 0.001)}
-    assert runs_at_best(records, [], changed(SPEC, sweep=None)) == records
+    assert runs_at_best(records, [], changed(SPEC, sweep="")) == records
     assert "best learning rate" in section(swept_page(records), "Learning curves").paragraphs[0]
 
 

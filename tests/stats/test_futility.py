@@ -107,7 +107,7 @@ def test_the_verdict_states_the_futility_until_seeds_are_added() -> None:
 def test_futility_is_kept_with_further_looks_and_forgotten_with_the_runs_that_it_is_of() -> None:
     history = LookHistory().announce(3, 12, time=1).stop({NAME: Futility(5, 12, 0.04)}, time=3)
     assert history.stop({NAME: Futility(5, 12, 0.04)}, time=9) is history
-    assert history.stop({NAME: Futility(7, 12, 0.02)}, time=9).apply(SPEC).judged.futile == {NAME: Futility(7, 12, 0.02)}
+    assert history.stop({NAME: Futility(7, 12, 0.02)}, time=9).apply(SPEC).futile == {NAME: Futility(7, 12, 0.02)}
     runs = [{"variant": v, "seed": i, "state": "completed", "loss": i * (v == "a")} for v in ("dense", "a") for i in range(15)]
     judged = history.add(summarize_cells(runs, changed(SPEC, looks=None)), time=4)
     assert judged.study and judged.futile == history.futile

@@ -42,14 +42,14 @@ def test_a_table_without_two_pairs_is_no_look() -> None:
 
 def test_a_comparison_with_fewer_pairs_than_seeds_has_looks_of_its_own() -> None:
     both = judged(cells(dense=5, a=5, b=4))
-    assert both.looks == Looks(5, 5) and both.apply(SPEC).judged.own == {"b against dense": Looks(4, 4)}
+    assert both.looks == Looks(5, 5) and both.apply(SPEC).own_looks == {"b against dense": Looks(4, 4)}
     caught_up = both.add(cells(dense=5, a=5, b=5), time=2)
     assert caught_up.looks == Looks(5, 5), "the study has no more seeds"
-    assert caught_up.apply(SPEC).judged.own == {"b against dense": Looks(4, 4, (5,))}, "but this comparison has"
+    assert caught_up.apply(SPEC).own_looks == {"b against dense": Looks(4, 4, (5,))}, "but this comparison has"
     later = both.add(cells(dense=8, a=8, b=7, c=6), time=3).apply(SPEC)
     assert later.looks == Looks(5, 5, (8,))
-    assert later.judged.own["b against dense"] == Looks(4, 4, (7,))
-    assert later.judged.own["c against dense"] == Looks(5, 5, (6,)), "all looks at a study count for all of its comparisons"
+    assert later.own_looks["b against dense"] == Looks(4, 4, (7,))
+    assert later.own_looks["c against dense"] == Looks(5, 5, (6,)), "all looks at a study count for all of its comparisons"
 
     table = {cell.name: cell.difference for cell in summarize_again(later, dense=8, a=8, b=7)}
     assert table["a"] and table["b"] and (table["a"].looks, table["b"].looks) == (later.looks, Looks(4, 4, (7,)))
@@ -69,7 +69,7 @@ def test_looks_can_be_announced_only_before_the_first_one() -> None:
     assert announced.looks == Looks(3, 6) and announced.latest == 6
     assert announced.add(cells(dense=5, a=5, b=4), time=2) == announced, "it was announced"
     beyond = announced.add(cells(dense=8, a=8, b=6, c=7), time=3)
-    assert beyond.looks == Looks(3, 6, (8,)) and beyond.apply(SPEC).judged.own == {"c against dense": Looks(3, 6, (7,))}
+    assert beyond.looks == Looks(3, 6, (8,)) and beyond.apply(SPEC).own_looks == {"c against dense": Looks(3, 6, (7,))}
     assert announced.announce(3, 12, time=4) == announced
     by_hand = judged(cells(dense=3, a=3))
     assert by_hand.announce(3, 12, time=4) == by_hand

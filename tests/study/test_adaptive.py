@@ -12,7 +12,7 @@ from attnlab.planning.plan import plan
 from attnlab.report import methods
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
 from attnlab.study import adaptive

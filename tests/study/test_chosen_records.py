@@ -7,8 +7,8 @@ import pytest
 from attnlab.cli.main import main
 from attnlab.extras.sharing.bundle import write_bundle
 from attnlab.extras.sharing.merge import merge
+from attnlab.report.conclusion import describe_selection
 from attnlab.report.methods import load_study_info
-from attnlab.report.selection import describe_selection
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.selection import Selection

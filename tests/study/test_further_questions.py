@@ -140,7 +140,7 @@ def test_questions_of_several_tasks_are_refused() -> None:
 def test_false_verdicts_of_two_questions_stay_within_five_per_cent() -> None:
     """Three cells without a difference, by two metrics that do not depend on each other: the hardest case for one level."""
     numbers, tables = numpy.random.default_rng(0), 400
-    spec = ComparisonSpec("null", ("variant",), Goal("a", "min"), ({"variant": "0"},), further=(Goal("b", "min"),))
+    spec = ComparisonSpec("null", ("variant",), "a", "min", baselines=({"variant": "0"},), further=(Goal("b", "min"),))
     false = 0
     for _ in range(tables):
         scores = numbers.standard_normal((4, 5, 2))

@@ -12,7 +12,7 @@ from attnlab.errors import UserError
 from attnlab.report import methods
 from attnlab.report.wording import format_difference, format_interval
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study import looks as study_looks
 from attnlab.study.run import run
@@ -118,7 +118,7 @@ def test_looks_at_runs_of_another_configuration_do_not_count(attnlab: Attnlab, r
 def test_looks_count_for_a_changed_question(attnlab: Attnlab, root: Path) -> None:
     attnlab("run", "--seeds", "0-2", "--no-report")
     attnlab("run", "--seeds", "0-3", "--set", "margin=0.2", "--set", "baseline.variant=narrow", "--no-report")
-    assert spec_of(root).looks == Looks(3, 3, (4,)) and not spec_of(root).judged.own
+    assert spec_of(root).looks == Looks(3, 3, (4,)) and not spec_of(root).own_looks
 
 
 def test_a_plan_announces_a_further_look_and_its_level(attnlab: Attnlab, root: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from attnlab.planning.plan import plan
 from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.search import exclude_trials
+from attnlab.stats.records import exclude_trials
 from attnlab.study.plan import finished_records
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run

@@ -1,6 +1,7 @@
 """Tests that records are data: one that cannot be read is named and left out, and no code runs because a record names it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
+from attnlab.tracking import record
 from attnlab.tracking.client import connect
 from attnlab.tracking.experiment import Call, call_tags
 from attnlab.tracking.record import DamagedRecord, RunRecord, StudyRecord
@@ -114,3 +116,11 @@ def test_a_name_that_is_not_utf8_is_escaped_in_the_table_of_runs(root: Path) -> 
     client.set_tag(str(runs["run_id"]["dense"]), "attnlab.axes", json.dumps({"variant": "\udcff", "\udcfe": 1}))
     row = load_runs("s", root).set_index("cell").loc["dense"]
     assert row["variant"] == "\\udcff" and row["\\udcfe"] == 1
+
+
+def test_no_other_module_names_a_tag() -> None:
+    tags = [re.escape(str(field.alias)) for kind in (RunRecord, StudyRecord) for field in kind.model_fields.values()]
+    named = re.compile(rf"""["'`](?:{"|".join(tag for tag in tags if "." in tag)})["'`]""")
+    package = Path(record.__file__).parents[1]
+    others = [path for path in package.rglob("*.py") if path != Path(record.__file__)]
+    assert len(others) > 300 and not [path.name for path in others if named.search(path.read_text(encoding="utf-8"))]

@@ -109,7 +109,7 @@ def require_agreement(bundles: Sequence[Bundle]) -> None:
             name = " ".join([run.record.cell, *_values(run)])
             earlier, fields = known.setdefault(name, (bundle, _comparable(run)))
             if changes := describe_changes(_comparable(run), fields):
-                raise UserError(f"{run.tags['attnlab.cell']!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
+                raise UserError(f"{run.record.cell!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
         _require_equal_grids(first, bundle)
 
 

@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 def compute_reference_scores(plan: Plan) -> list[ReferenceScore]:
-    """Compute every reference score that the study requests, once for each task and limit that its runs are tested on."""
+    """Compute the reference scores that a study requests, once for each task and limit that its runs are tested on."""
     requested = plan.study.reference_scores
-    cells = [cell for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test] if requested else []
+    cells = [cell for cell in plan.cells if cell.refusal is None and cell.config.evaluate.test]
     tests = {(cell.config.task.label, cell.config.evaluate.test_limit): cell for cell in cells}
     scores: dict[str, ReferenceScore] = {}
     for cell in tests.values():

@@ -72,7 +72,7 @@ class Runner:
     ) -> None:
         self._plan, self._root, self._display, self._train = plan, root, display, train
         self._tracker, self._scheduler, self._system_metrics = tracker, scheduler, SystemMetrics()
-        tracker.delivery.on_wait = scheduler.patience.on_wait = self._empty_pipes
+        tracker.delivery.on_wait = scheduler.store.patience.on_wait = self._empty_pipes
         self._requested: Workers = workers
         self._concurrency = Concurrency(1, 1)
         self._limits = plan.study.run
@@ -323,7 +323,7 @@ class Runner:
         if ending.state is RunState.COMPLETED:
             self._tracker.log_items(active.run_id, run_folder(self._root, active.run.key))
             self._tracker.log_model(active.run_id, run_folder(self._root, active.run.key))
-            if active.run.phase == "stage" and self._scheduler.is_shared:
+            if active.run.phase == "stage" and self._scheduler.store.shared:
                 self._tracker.log_weights(active.run_id, run_folder(self._root, active.run.key))
         return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
 

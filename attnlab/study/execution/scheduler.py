@@ -27,7 +27,6 @@ from attnlab.tracking.client import run_folder
 from attnlab.tracking.withdrawn import files_to_remove, outdated_records
 
 if TYPE_CHECKING:
-    from attnlab._util.patience import Patience
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.child import Worker
@@ -87,6 +86,7 @@ class Scheduler:
         retry: states that are tried again although they are results, or although they failed too often.
 
     Attributes:
+        store: of the queues.
         runs: key -> run of everything that will be reported, as far as it is known.
         finished: key -> record of those runs that had a result before this call.
         to_remove: key -> files of an earlier attempt that the child must remove before it trains.
@@ -96,7 +96,7 @@ class Scheduler:
     """
 
     def __init__(self, plan: Plan, tracker: Tracker, store: Store, *, retry: Collection[str]) -> None:
-        self._plan, self._tracker, self._store, self._retry = plan, tracker, store, retry
+        self._plan, self._tracker, self.store, self._retry = plan, tracker, store, retry
         self._grid = Queue(store, plan.study.study, direction=plan.direction)
         searched = [cell for cell in plan.cells if cell.refusal is None] if plan.searched else []
         self._searches = {cell.name: Search(plan, cell, store) for cell in searched}
@@ -120,7 +120,7 @@ class Scheduler:
     def open(self) -> None:
         """Restore the queues after earlier calls, and queue every run without a result."""
         # 1. Close the records of dead parents, so that step 2 reads final states. Runs that other parents train stay open.
-        self._records = self._tracker.reconcile(alive=self._keys_of_others if self._store.shared else None)
+        self._records = self._tracker.reconcile(alive=self._keys_of_others if self.store.shared else None)
         # 2. Decide which results count. From here on a record to be replaced is not a result (see `_has_result`).
         self._to_replace = {record.run_id for record in self._records.values() if record.state in self._retry}
         self.withdrawn = self._tracker.withdrawn()
@@ -211,16 +211,6 @@ class Scheduler:
         return cell in self.confirmed or cell in self.unconfirmed
 
     @property
-    def is_shared(self) -> bool:
-        """True when parents on other machines may take runs from the same queue."""
-        return self._store.shared
-
-    @property
-    def patience(self) -> Patience:
-        """What repeats the calls of the queue while its database does not respond."""
-        return self._store.patience
-
-    @property
     def remaining(self) -> int:
         """The number of runs still to come, as far as it is known."""
         trials = sum(len(set(search.keys) - search.ended) for search in self._searches.values())
@@ -260,7 +250,7 @@ class Scheduler:
 
     def finished_elsewhere(self, claimed: RunInFlight) -> bool:
         """Return whether another parent finished a run before it was claimed here; if so, close its ticket."""
-        if not self._store.shared:
+        if not self.store.shared:
             return False
         record = self._tracker.find(claimed.ticket.key)
         if record is None or not self._has_result(record):
@@ -274,7 +264,7 @@ class Scheduler:
 
     def recover_stale(self) -> None:
         """Take back, at intervals, the tickets of other parents that died."""
-        if self._store.shared and time.monotonic() - self._recovered_at > self._store.heartbeat_interval:
+        if self.store.shared and time.monotonic() - self._recovered_at > self.store.heartbeat_interval:
             self._recovered_at = time.monotonic()
             for queue in self._queues:
                 queue.recover({}, wanted=())
@@ -300,7 +290,7 @@ class Scheduler:
         if end is None:
             return ""
         if end[0] == RunState.COMPLETED:
-            return self._fetch(run.starts_from) if self._store.shared else ""
+            return self._fetch(run.starts_from) if self.store.shared else ""
         before, (state, reason) = self.runs.get(run.starts_from), end
         name = repr(before.name) if before else run.starts_from
         return f"not trained: {name}, which it starts from, ended as {state}{f': {reason}' if reason else ''}"
@@ -310,7 +300,7 @@ class Scheduler:
         record = self._tracker.find(key)
         try:
             if record is not None:
-                fetch_weights(record, run_folder(self._store.root, key), root=self._store.root)
+                fetch_weights(record, run_folder(self.store.root, key), root=self.store.root)
         except UserError as error:
             return f"not trained: {error}"
         return ""
@@ -319,7 +309,7 @@ class Scheduler:
         """Return the state and reason with which a run ended, or None when it is waiting or training."""
         if key not in self._ended:
             record = self.finished.get(key)
-            if record is None and self._store.shared and key not in self._grid.open_keys():
+            if record is None and self.store.shared and key not in self._grid.open_keys():
                 record = self._tracker.find(key)  # another parent trained it
                 if record is None:
                     self._ended[key] = (str(RunState.FAILED), "it has no record")
