@@ -82,7 +82,7 @@ each comparison alone, as attnlab judged until version 0.8. “Plain”: with th
         for comparisons in (3, 6, 12)
         for others in (False, True)
         for spread in (*(ODD if others else [spread for spread in SPREADS if spread not in SEVERAL]), *SEVERAL)
-        if spread not in SEVERAL or (comparisons > 3 and odd_cells(spread, comparisons) <= comparisons // 2)
+        if spread not in SEVERAL or comparisons > (6 if spread.startswith("three") else 3)
     ],
     quantities=(
         FALSE,

@@ -279,6 +279,7 @@ def _print_design(plan: Plan) -> None:
 def _print_sweep(plan: Plan) -> None:
     """Print the values of a sweep, and the number of runs that each further value adds."""
     from attnlab.config.types import text
+    from attnlab.stats.sweep import spacing
 
     sweep = plan.study.sweep
     if sweep is None:
@@ -286,7 +287,8 @@ def _print_sweep(plan: Plan) -> None:
     runs = count(len(plan.runs) // len(plan.sweep_values), "run")
     added = len(plan.sweep_values) - len(sweep.values)
     extended = f", of which the results added {added}" if added else ""
-    print_text(f"sweep: {sweep.path}: {', '.join(map(text, plan.sweep_values))} in every cell{extended}")
+    values = f"{', '.join(map(text, plan.sweep_values))} in every cell{extended}"
+    print_text(f"sweep: {sweep.path}: {values}; compared at the best of these, {spacing(plan.sweep_values)} apart")
     low, high = (sweep.extensions - count for count in plan.sweep_extensions)
     if low or high:
         print_text(

@@ -11,7 +11,7 @@ from attnlab.report.wording import better, count, format_interval
 from attnlab.stats.cells import comparisons
 from attnlab.stats.compare import CellSummary, ComparisonSpec
 from attnlab.stats.paired import NoTest
-from attnlab.stats.sweep import LearningRateCurve, describe_problem, hyperparameter_name
+from attnlab.stats.sweep import LearningRateCurve, describe_problem, hyperparameter_name, spacing
 
 MAX_CELLS = 6  # cells in one plot
 
@@ -29,11 +29,10 @@ def describe_sweep(curves: Sequence[LearningRateCurve], spec: ComparisonSpec) ->
     """Return the paragraph above the plots: what was trained, and what is compared."""
     rates = sorted({rate for curve in curves for rate in curve.runs.tried})
     values = ", ".join(f"{rate:.4g}" for rate in rates)
-    sweep, ratio = spec.estimator.sweep, (rates[-1] / rates[0]) ** (1 / max(len(rates) - 1, 1))
     return (
-        f"Every cell was trained at each {sweep} ({values}) with every seed. Cells are compared at the best of these, by their "
-        f"mean {spec.metric} on the validation split. Nothing is claimed about values between these, which are a factor of "
-        f"{ratio:.2g} apart."
+        f"Every cell was trained at each {spec.estimator.sweep} ({values}) with every seed. Cells are compared at the best of "
+        f"these, by their mean {spec.metric} on the validation split. Nothing is claimed about values between these, which are "
+        f"{spacing(rates)} apart."
     )
 
 

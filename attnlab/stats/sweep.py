@@ -257,6 +257,11 @@ def hyperparameter_name(path: str) -> str:
     return "learning rate" if leaf == "lr" else leaf.replace("_", " ")
 
 
+def spacing(values: Sequence[float]) -> str:
+    """Return the mean ratio of neighbors of ascending values as text: "a factor of 2"."""
+    return f"a factor of {(values[-1] / values[0]) ** (1 / max(len(values) - 1, 1)):.2g}"
+
+
 def describe_problem(curve: LearningRateCurve, path: str) -> str:
     """Return the reason why a cell has no value as a clause; "" if it has one."""
     name = hyperparameter_name(path)

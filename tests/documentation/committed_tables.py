@@ -260,7 +260,8 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
         "or by more than 5 % of the seeds",
         "two t-tests below 5 %",
         "at most 4 degrees",
-        "by a factor of up to 4, with 2 to 10 seeds and 3 to 12 comparisons",
+        "by a factor of up to 4, or these are not paired",
+        "with 2 to 10 seeds and 3 to 12 comparisons",
         "With 6 comparisons and 3 seeds, a difference of 3 standard",
     ]
     + ["by 2 standard deviations", "at most 6 % are promised"],
