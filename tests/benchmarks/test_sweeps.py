@@ -34,7 +34,7 @@ def test_a_sweep_has_few_false_verdicts_whatever_the_shape(shape: str, name: str
     assert shares["false"].value <= MOST and shares["false equivalence"].value <= MOST  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_shape_is_promised_and_kept() -> None:
     for setting in SWEEPS.settings:
         shares = setting.run(4_000, 1)

@@ -1,4 +1,4 @@
-"""Runs of a study with a sweep, made up from known curves."""
+"""Runs of a study with a sweep, made up from parabolas."""
 
 import math
 import random
@@ -19,7 +19,6 @@ def sweep_records(
     seeds: int = 5,
     curvature: float = 0.5,
     noise: float = 0.01,
-    lopsidedness: float = 0.0,
     random_seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Return the records of a sweep, as `attnlab.load_runs` has them.
@@ -28,9 +27,8 @@ def sweep_records(
         cells: Variant -> (learning rate of its optimum, loss at the optimum).
         rates: Learning rates.
         seeds: Number of seeds.
-        curvature: Loss in one decade of the optimum, in a parabola.
+        curvature: Loss in one decade of the optimum.
         noise: Standard deviation of a run.
-        lopsidedness: 0 for a parabola; 1 for a loss one decade above the optimum that is twice that one decade below.
         random_seed: Of the noise.
     """
     generator = random.Random(random_seed)
@@ -39,17 +37,9 @@ def sweep_records(
         sweep_record(variant, rate, seed, loss + levels[seed] + generator.gauss(0, noise) + rise)
         for variant, (optimum, loss) in cells.items()
         for rate in rates
-        for rise in [curve(math.log10(rate / optimum), curvature, lopsidedness)]
+        for rise in [curvature * math.log10(rate / optimum) ** 2]
         for seed in range(seeds)
     ]
-
-
-def curve(distance: float, curvature: float, lopsidedness: float) -> float:
-    """Return the loss above that of the optimum, `distance` decades from it."""
-    if not lopsidedness:
-        return curvature * distance**2
-    slope = lopsidedness * distance
-    return 2 * curvature / lopsidedness**2 * (math.exp(slope) - slope - 1)
 
 
 def sweep_record(variant: str, rate: float, seed: int, loss: float | None, **fields: Any) -> dict[str, Any]:
