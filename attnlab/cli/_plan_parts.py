@@ -34,7 +34,7 @@ def print_commands(plan: Plan, *, each: bool = False) -> None:
     print()
     if common:
         print_text(f"All cells: {'; '.join(f'{name} {value}' for name, value in common.items())}.")
-    print_text(f"{count(plan.total, 'run')} ({count(len(plan.seeds), 'seed')} per cell), in {real_path(plan.folder)}.")
+    print_text(f"{count(plan.total, 'run')} ({count(len(plan.seeds), 'seed')} per cell), in {real_path(plan.study.folder)}.")
     first = plan.runs[0].settings
     assert isinstance(first, CommandConfig)
     print_text(f"First command: {shlex.join(first.arguments)}")
@@ -57,7 +57,7 @@ def print_class_files(plan: Plan, *, each: bool) -> None:
         each: print all names instead of the first ones.
     """
     sources = {Path(name) for cell in (*plan.stages, *plan.cells) if cell.refusal is None for name in cell.config.sources}
-    folder = real_path(plan.folder)
+    folder = real_path(plan.study.folder)
     files = {file for path in sources for file in code_files(path)}
     if files:
         names = sorted(os.path.relpath(file, folder) if file.is_relative_to(folder.parent) else str(file) for file in files)

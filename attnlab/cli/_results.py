@@ -64,9 +64,8 @@ def print_lines(analyzed: Analyzed) -> None:
 
 def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
     """Print the cells of one task, with its reference scores."""
-    from attnlab.report.notes import margin_notes
+    from attnlab.report.notes import margin_notes, split_notes
     from attnlab.report.reference_scores import labels, score_warnings
-    from attnlab.report.verdicts import split_notes
     from attnlab.report.wording import better, describe_test, format_metric
 
     (headings, rows, costs), references = _cell_rows(cells, spec), list[list[str]]()

@@ -117,7 +117,9 @@ def margins(draft: Draft) -> Iterator[str]:
 
 def equal_cells(draft: Draft) -> Iterator[str]:
     """Yield a note on each axis that changes nothing, and on each other cell that is a double."""
-    plan, cells = draft.plan, {cell.name: cell for cell, _ in draft.resolved}
+    if not (plan := draft.plan).doubles:  # which an axis that changes nothing makes
+        return
+    cells = {cell.name: cell for cell, _ in draft.resolved}
     dead = dead_axes(draft.study, list(cells.values()), {cell.name: resolution.key for cell, resolution in draft.resolved})
     for axis in dead:
         reasons = {ineffective_fields(resolution.config, resolution.task).get(axis) for _, resolution in draft.resolved}
@@ -336,11 +338,14 @@ def budgets(draft: Draft) -> Iterator[str]:
 
 def stops(draft: Draft) -> Iterator[str]:
     """Yield a note on each ``train.stop_at`` that limits the scores by which cells are compared."""
-    resolutions = [resolution for _, resolution in draft.runnable]
-    stopping = [r for r in resolutions if "train.stop_at" not in ineffective_fields(r.config, r.task)]
-    limits = {(r.task.metric, r.config.train.stop_at): None for r in stopping if r.config.train.stop_at is not None}
-    notes = (draft.plan.estimator.stop_note(*limit, compared=len(resolutions) > 1) for limit in limits)
-    return (note for note in notes if note)
+    limits: dict[tuple[str, float], None] = {}
+    for _, resolution in (cells := draft.runnable):
+        config, task = resolution.config, resolution.task
+        if config.train.stop_at is not None and "train.stop_at" not in ineffective_fields(config, task):
+            limits[task.metric, config.train.stop_at] = None
+    for limit in limits:
+        if note := draft.plan.estimator.stop_note(*limit, compared=len(cells) > 1):
+            yield note
 
 
 def directions(draft: Draft) -> Iterator[str]:

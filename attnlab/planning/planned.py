@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from attnlab._util.text import count, html_table
@@ -146,11 +145,6 @@ class Plan:
         """Return the metric by which a cell is compared, and its direction."""
         question = self.tasks.get(str(cell.axes.get(self.task_axis)))
         return (question.metric, question.direction) if question else (self.metric, self.direction)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the study file."""
-        return self.study.folder
 
     @property
     def searched(self) -> bool:

@@ -1,4 +1,4 @@
-"""Notes on verdicts: on the margin, the control, and the intervals and tests behind them, and on runs of a program."""
+"""Notes on verdicts: on the margin, the control, the data, the intervals and tests behind them, and on runs of a program."""
 
 from __future__ import annotations
 
@@ -98,6 +98,12 @@ def _fields(records: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, str]
     names = dict.fromkeys(name for record in records for name in record if name.startswith(prefix))
     values = {name: {text(record.get(name)) for record in records if is_present(record.get(name))} for name in names}
     return {name.removeprefix(prefix): next(iter(found)) for name, found in values.items() if len(found) == 1}
+
+
+def split_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note on the sizes of the splits."""
+    sizes = dict.fromkeys(str(r["data_sizes"]) for r in records if is_present(r.get("data_sizes")) and r["data_sizes"])
+    return [f"Data: {'; or '.join(sizes)}."] if sizes else []
 
 
 def notes_on_equal_results(cells: Sequence[CellSummary]) -> list[str]:

@@ -14,6 +14,7 @@ from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_tradeoffs
 from attnlab.report.methods import Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
+from attnlab.report.notes import split_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.plots.maps import describe_maps, draw_maps
 from attnlab.report.reference_scores import matching_scores, score_warnings, with_reference_scores
@@ -22,7 +23,7 @@ from attnlab.report.search import search_section
 from attnlab.report.section import Column, Figure, PageSection, Table, TableRow, two_columns
 from attnlab.report.stored import export
 from attnlab.report.summary import Summary
-from attnlab.report.verdicts import HOW_TO_READ, cost_table, notes, run_table, split_notes, verdict_table
+from attnlab.report.verdicts import HOW_TO_READ, cost_table, notes, run_table, verdict_table
 from attnlab.report.wording import better, count, describe_baselines, describe_test
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable

@@ -160,12 +160,6 @@ def notes(cells: Sequence[CellSummary], spec: ComparisonSpec) -> list[str]:
     return [*texts, HOW_TO_READ]
 
 
-def split_notes(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a note on the sizes of the splits."""
-    sizes = dict.fromkeys(str(r["data_sizes"]) for r in records if is_present(r.get("data_sizes")) and r["data_sizes"])
-    return [f"Data: {'; or '.join(sizes)}."] if sizes else []
-
-
 def _notes_on_intervals(cells: Sequence[CellSummary]) -> list[str]:
     counts = {cell.value.n for cell in cells if cell.value is not None}
     return ["± is half the width of the 95 % t-interval over seeds."] if counts - {1} else []

@@ -108,7 +108,7 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     if plan.study.search is not None:
         fields["search"] = plan.study.search.model_dump_json(exclude_none=True)
     of_cell = {name: getattr(cell, name) for name in ("factors", "matched", "data_notes", "data_sizes")}
-    commit, dirty = checkout(str(plan.folder))
+    commit, dirty = checkout(str(plan.study.folder))
     return {
         **to_tags(**fields, **{name: value for name, value in of_cell.items() if value}),
         "mlflow.source.name": plan.study.path.name if plan.study.path else "a dictionary",

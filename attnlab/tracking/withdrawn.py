@@ -45,9 +45,10 @@ def places(records: Sequence[RunRecord], shown: Sequence[RunRecord]) -> set[Plac
     Args:
         shown: The records that the study reports.
     """
+    if not records:
+        return set()
     found: set[Place] = set()
-    cells = {_configuration(record): record.cell for record in shown} if records else {}
-    trainings = {_training(record) for record in shown} if records else set()
+    cells, trainings = {_configuration(record): record.cell for record in shown}, {_training(record) for record in shown}
     for record in records:
         is_alike = record.cell not in cells.values() and _training(record) in trainings
         if cell := cells.get(_configuration(record), record.cell if is_alike else ""):

@@ -125,7 +125,8 @@ class Scheduler:
         self._to_replace = {record.run_id for record in self._records.values() if record.state in self._retry}
         self.withdrawn = self._tracker.withdrawn()
         self.to_remove = files_to_remove(self._records, self._retry, withdrawn=self.withdrawn)
-        self._renew_dependants()
+        if self._to_replace or self.withdrawn:
+            self._renew_dependants()
         for search in self._searches.values():
             search.queue.forget(self.withdrawn)
         finished = {key for key, record in self._records.items() if self._has_result(record)}
