@@ -116,7 +116,7 @@ def test_a_record_whose_owner_moved_is_recognised(
     if change == "host":
         monkeypatch.setattr(socket, "gethostname", lambda: "another-host")
     with Tracker(small(), folder) as tracker:
-        assert [record.info.run_id for record in tracker.reconcile().values()] == [run_id]
+        assert [record.run_id for record in tracker.reconcile().values()] == [run_id]
     record = connect(folder).get_run(run_id)
     assert (record.info.status, record.data.tags["attnlab.state"]) == ("KILLED", RunState.INTERRUPTED)
 

@@ -96,7 +96,7 @@ def test_a_server_that_goes_away_and_comes_back(
             tracker.log_metrics(run_id, step, {"train/loss": 1 / (1 + step), "train/lr": 0.1})
         time.sleep(seconds / 3_000)
     back.start()
-    tracker.set_tag(runs[0], "attnlab.device", "a device")
+    tracker.log_tag(runs[0], "device", "a device")
     for run_id in runs:
         tracker.finish(run_id, RunState.COMPLETED, summary={"bits_per_byte": 2.5})
     third = tracker.start(plan.runs[0])
