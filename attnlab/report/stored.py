@@ -182,8 +182,6 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
         not_run = stored.get("selection", {}).get("not_run", ())
         selection = {"not_run": not_run, "changed": "; ".join(stored["changes"])}
         stored = {**stored, "selection": selection}
-    if "goal" in stored["spec"]:  # of 0.9.0 and before
-        stored = {**stored, "spec": _flat_spec(stored["spec"])}
     info = TypeAdapter(StudyInfo).validate_json(json.dumps(stored))
     return {
         "info": info,
@@ -191,17 +189,6 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
         "curves": pandas.DataFrame(_points(content["curves"]), columns=[*CURVES, "step", "value"]),
         "maps": [_map_from_json(map_) for map_ in content["maps"]],
     }
-
-
-def _flat_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a comparison, given those that had settings in groups."""
-    tasks, judged = spec["tasks"], spec["judged"]
-    fields = {**spec, **spec["goal"], "task_axis": tasks["axis"], "tasks": tasks["goals"], "task": tasks["task"]}
-    fields |= {"looks": judged["looks"], "own_looks": judged["own"], "futile": judged["futile"]}
-    for section in spec["sections"]:
-        fields |= {"over": section["axis"]} if "axis" in section else {}
-        fields |= {"sweep": section["path"]} if "path" in section else {"factorial": section} if "factors" in section else {}
-    return fields
 
 
 def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlab.config.command import CommandConfig
-from attnlab.planning.command_files import file_digest
+from attnlab.planning.command_files import file_digests
 from attnlab.study.execution.command import parse_object, parse_point, recorded_results, run_command
 from attnlab.study.execution.job import Ended, Raised
 
@@ -109,8 +109,8 @@ def test_a_file_may_hold_the_result(text: str, expected: float | None, tmp_path:
         assert isinstance(end, Raised) and "got nothing" in end.reason, "the file of an earlier attempt is gone"
 
 
-def planned(folder: Path) -> dict[str, str]:
-    return {name: file_digest(folder / name) for name in ("data.txt", "t.py") if (folder / name).is_file()}
+def planned(folder: Path) -> dict[str, tuple[str, str]]:
+    return {name: file_digests(folder / name) for name in ("data.txt", "t.py") if (folder / name).is_file()}
 
 
 def test_a_file_that_changes_while_a_program_runs_fails_the_run(tmp_path: Path) -> None:
