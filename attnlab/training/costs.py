@@ -1,6 +1,6 @@
 """The cost of a configuration: parameters, FLOPs and memory.
 
-Every figure is defined so that variants can be compared by it. Time is measured in ``timing``.
+Every figure is defined so that variants can be compared by it.
 
 The memory with which a trained model decodes is the bytes that the caches of one sequence hold. They are counted from the
 caches themselves (``attnlab.nn.cache``) after a forward pass, on the meta device or with fake tensors: nothing is allocated,
