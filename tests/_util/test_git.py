@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from attnlab.tracking.tags import git_tags
+from attnlab.tracking.tags import checkout
 
 
 def test_a_commit_and_changed_files_are_seen(tmp_path: Path) -> None:
@@ -15,12 +15,12 @@ def test_a_commit_and_changed_files_are_seen(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     call("add", ".")
     call("commit", "-m", "a")
-    commit = git_tags(str(tmp_path))["attnlab.commit"]
-    assert len(commit) == 12
+    commit, dirty = checkout(str(tmp_path))
+    assert len(commit) == 40 and not dirty
     (tmp_path / "a.txt").write_text("b\n")
-    git_tags.cache_clear()
-    assert git_tags(str(tmp_path))["attnlab.commit"] == f"{commit}+dirty"
+    checkout.cache_clear()
+    assert checkout(str(tmp_path)) == (commit, "+dirty")
 
 
 def test_a_folder_without_a_repository_has_no_commit(tmp_path: Path) -> None:
-    assert git_tags(str(tmp_path)) == git_tags(str(tmp_path / "nowhere")) == {}
+    assert checkout(str(tmp_path)) == checkout(str(tmp_path / "nowhere")) == ("", "")
