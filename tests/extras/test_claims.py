@@ -205,9 +205,14 @@ def test_a_control_that_is_not_upheld_says_what_happened(cases: list[Any]) -> No
 
 def test_the_questions_of_textbooks_are_read_first() -> None:
     first = (ROOT / "reports" / "claims" / "README.md").read_text().split("\n## ")[1]
-    assert [line.split(".")[0] for line in first.splitlines() if line.startswith("| ")][1:] == [
-        *("| N03", "| W01", "| W02", "| N04", "| W02-long"),
-    ]
+    asked = {line.split(".")[0] for line in first.splitlines() if line.startswith("| ")}
+    assert asked - {"| claim | verdict | measured | baseline | scale | source |"} == {
+        "| N03",
+        "| W01",
+        "| W02",
+        "| N04",
+        "| W02-long",
+    }
 
 
 def test_what_a_study_does_not_judge_is_listed_with_its_result_and_not_counted(cases: list[Any]) -> None:
