@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from wsgiref.simple_server import make_server
 
 from attnlab._util.packages import require
@@ -32,7 +33,9 @@ def serve_dashboard(port: int) -> None:
     with make_server(HOST, port, wsgi(Store(folder, url).rdb)) as server:
         print(f"searches: http://{HOST}:{port}/dashboard/\nPress Ctrl-C to stop.", flush=True)
         try:
-            with as_interrupts():
-                server.serve_forever()
+            with as_interrupts():  # in a thread of its own: the server would take an interrupt for an error of its page
+                thread = Thread(target=server.serve_forever, daemon=True)
+                thread.start()
+                thread.join()
         except KeyboardInterrupt:
             print()
