@@ -291,6 +291,7 @@ TASKS = Registry(
         "csv": "attnlab.tasks.csv:Csv",
         "text": "attnlab.tasks.text:Text",
         "tokens": "attnlab.tasks.tokens:Tokens",
+        "pixels": "attnlab.tasks.pixels:Pixels",
         "multi30k": "attnlab.tasks.multi30k:Multi30k",
         "translation": "attnlab.tasks.parallel:Parallel",
         "mqar": "attnlab.tasks.diagnostics.mqar:Mqar",
