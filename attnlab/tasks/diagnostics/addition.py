@@ -88,21 +88,21 @@ class Addition(Diagnostic):
         return np.where(longest[:, None], targets, IGNORED)
 
     def chance(self) -> float:
-        """Return the accuracy of a model that knows the previous digit of the sum, not the numbers.
+        """Return the accuracy of a model that knows the two previous digits of the sum, not the numbers.
 
-        The carry, the highest digit, is rare behind a high digit. Other digits are uniform: only the one behind the carry,
-        where the highest digit is the first, depends on the digit before it.
+        The carry, the highest digit, is rare behind high digits. Other digits are uniform: only the two behind the carry, where
+        the highest digit is the first, depend on the digits before them.
         """
-        n = self.digits
-        low = np.add.outer(np.arange(self.base), np.arange(self.base))  # of the highest digits of the numbers
-        carried = (1 - self.base ** -(n - 1)) / 2  # the probability of a carry from the digits below
-        totals = (1 - carried) * np.bincount(low.ravel(), minlength=2 * self.base)
-        totals += carried * np.bincount(1 + low.ravel(), minlength=2 * self.base)
-        joint = totals.reshape(2, self.base) / self.base**2  # (carry, highest digit below it)
+        n, digits = self.digits, np.arange(self.base)
+        carried = (1 - self.base ** -(n - 2)) / 2  # the probability of a carry from all but the two highest digits
+        added = np.add.outer([0, 1], np.add.outer(digits, digits).ravel())  # (carry, pairs of digits)
+        step = np.stack([np.bincount(row, minlength=2 * self.base) for row in added]).reshape(2, 2, self.base) / self.base**2
+        joint = np.einsum("i,ijk,jcl->clk", [1 - carried, carried], step, step)  # (carry, highest digit, the next one)
         if self.reverse:
             right = n / self.base + joint.max(axis=0).sum()
         else:
-            right = joint.sum(axis=1).max() + joint.max(axis=1).sum() + (n - 1) / self.base
+            behind = joint.sum(axis=2).max(axis=1).sum() + joint.max(axis=2).sum()
+            right = joint.sum(axis=(1, 2)).max() + behind + (n - 2) / self.base
         return float(right) / (n + 1)
 
     def decode(self, ids: Sequence[int]) -> str:

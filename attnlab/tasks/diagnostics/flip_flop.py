@@ -27,6 +27,7 @@ from attnlab.tasks.diagnostics.base import Diagnostic, commonest_share, last_qua
 
 WRITE, READ, IGNORE = 2, 3, 4  # tokens 0 and 1 are the bits
 NAMES = "01wri"
+LATEST = 12  # bits that ``chance`` weighs
 
 
 class FlipFlop(Diagnostic):
@@ -74,10 +75,15 @@ class FlipFlop(Diagnostic):
         return last_quarter(targets)
 
     def chance(self) -> float:
-        """Return the accuracy of the commonest of the bits written so far: of a model that does not know which is the last.
+        """Return the accuracy of the better one of two guesses.
 
-        Each of them is equally likely to be the last one. Their number is 1 for the first instruction, and binomial for others.
+        One is the commonest of the bits written so far: of a model that does not know which is the last. The other, better
+        where few instructions are ``i``, weighs the latest bits by their age, and does not know their instructions.
         """
+        return max(self._commonest_written(), self._likeliest_by_age())
+
+    def _commonest_written(self) -> float:
+        """Each written bit is equally likely to be the last. Their number is 1 for the first instruction, then binomial."""
         share = (1 - self.ignore) / 2  # of w, and of r
         shares = np.array([commonest_share(writes, 2) for writes in range(1, self.length // 2)])
         count = np.array([1.0])  # the probability of each number of writes
@@ -89,6 +95,15 @@ class FlipFlop(Diagnostic):
                 right, reads = right + weight * float(count @ shares[: len(count)]), reads + weight
             count = np.convolve(count, [1 - share, share])
         return right / reads
+
+    def _likeliest_by_age(self) -> float:
+        share = (1 - self.ignore) / 2  # of w, and of r
+        chances = np.array([[0.5], [0.5]])  # (2, bits so far): of the register together with these bits
+        for _ in range(min(LATEST, 3 * self.length // 8)):  # before the first instruction that is scored
+            same = share * (chances + chances.sum(axis=0) / 2)  # the next bit is the register's: read, or written
+            chances = self.ignore / 2 * chances[..., None] + np.eye(2)[:, None] * same[..., None]
+            chances = chances.reshape(2, -1)
+        return float(chances.max(axis=0).sum())
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(NAMES[token] for token in ids)

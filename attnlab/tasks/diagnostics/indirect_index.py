@@ -76,5 +76,11 @@ class IndirectIndex(Diagnostic):
         return targets
 
     def chance(self) -> float:
-        """Return the accuracy of a guess among the symbols that have a neighbor at the distance, all but ``distance``."""
-        return float((1 / (self.items - np.arange(1, 1 + self.reach))).mean())
+        """Return the accuracy of a guess among the symbols that have a neighbor at the distance, but for the given symbol.
+
+        That is one of them, unless it has no neighbor on the other side.
+        """
+        distances = np.arange(1, 1 + self.reach)
+        places = self.items - distances  # that can hold the target
+        inside = np.maximum(0, places - distances) / places  # the share of given symbols that stand at one of them
+        return float((inside / np.maximum(1, places - 1) + (1 - inside) / places).mean())

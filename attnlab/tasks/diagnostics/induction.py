@@ -49,4 +49,9 @@ class Induction(Diagnostic):
         return [after] * len(inputs)
 
     def chance(self) -> float:
-        return commonest_share(self.length - 2, self.symbols)  # the most frequent symbol of the row
+        """Return the accuracy of the commonest symbol of the row, but for the first token, which no token precedes.
+
+        Where the marker is not first, there is one symbol less.
+        """
+        first, other = (commonest_share(size, self.symbols) for size in (self.length - 2, self.length - 3))
+        return (first + (self.length - 3) * other) / (self.length - 2)

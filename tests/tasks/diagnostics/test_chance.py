@@ -13,6 +13,8 @@ from attnlab.tasks import IGNORED
 from attnlab.tasks.diagnostics.addition import Addition
 from attnlab.tasks.diagnostics.base import Diagnostic
 from attnlab.tasks.diagnostics.flip_flop import IGNORE, WRITE, FlipFlop, SparseFlipFlop
+from attnlab.tasks.diagnostics.indirect_index import IndirectIndex
+from attnlab.tasks.diagnostics.induction import Induction
 from attnlab.tasks.diagnostics.k_hop import KHop
 from attnlab.tasks.diagnostics.mqar import Mqar, StackedMqar
 from attnlab.tasks.diagnostics.state_recall import StateRecall
@@ -94,7 +96,7 @@ def test_the_order_of_queries_says_nothing_about_their_values(task: Mqar) -> Non
         assert accuracy == pytest.approx(task.chance(), abs=4 * (task.chance() / scored.sum()) ** 0.5), predictor
 
 
-@pytest.mark.parametrize("options", [{}, {"length": 32}, {"length": 64, "ignore": 0.9}, {"length": 34, "ignore": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"length": 32}, {"length": 64, "ignore": 0.9}, {"length": 16, "ignore": 0.5}])
 def test_chance_of_flip_flop_is_that_of_the_commonest_written_bit(options: dict[str, float]) -> None:
     task = FlipFlop(**options)  # type: ignore[arg-type]
     inputs, targets = drawn(task, 20_000, seed=0)
@@ -104,17 +106,57 @@ def test_chance_of_flip_flop_is_that_of_the_commonest_written_bit(options: dict[
     assert right.mean() == pytest.approx(task.chance(), abs=4 * (0.25 / len(inputs)) ** 0.5)
 
 
-@pytest.mark.parametrize("options", [{}, {"base": 3, "length": 17}, {"reverse": False}])
-def test_chance_of_addition_is_that_of_the_digit_before(options: dict[str, Any]) -> None:
-    """The best answer of each place of the sum, behind each digit of it."""
+@pytest.mark.parametrize("ignore", [0.0, 0.1, 0.5, 0.65])
+def test_chance_of_flip_flop_with_few_bits_to_ignore_is_that_of_the_latest_bits(ignore: float) -> None:
+    """The best answer behind each string of the last ten bits, counted."""
+    task, size = FlipFlop(length=64, ignore=ignore), 10
+    counts = np.zeros((2, 2, 1 << size))  # rows to learn from and others, register, bits
+    for part in (0, 1):
+        inputs, targets = drawn(task, 60_000, seed=part)
+        bits, register = inputs[:, 1::2], targets[:, ::2]
+        latest = np.sum([np.roll(bits, 1 + age, axis=1) << age for age in range(size)], axis=0)
+        scored = register != IGNORED
+        np.add.at(counts[part], (register[scored], latest[scored]), 1)
+    learned, others = counts
+    right = np.take_along_axis(others, learned.argmax(axis=0)[None], axis=0).sum() / others.sum()
+    assert right == pytest.approx(task.chance(), abs=0.008)
+
+
+@pytest.mark.parametrize("options", [{"items": 8, "reach": 1, "symbols": 16}, {}, {"items": 5, "reach": 4}])
+def test_chance_of_indirect_index_is_that_of_another_symbol_with_a_neighbor(options: dict[str, int]) -> None:
+    task = IndirectIndex(**options)
+    inputs, targets = drawn(task, 4_000, seed=0)
+    right = []
+    for query in np.argwhere(targets != IGNORED):
+        row = inputs[query[0]].tolist()
+        number, given = row[query[1] - 1] - task.symbols, row[query[1]]
+        to_right, distance = number >= task.reach, 1 + number % task.reach
+        able = row[distance : task.items] if to_right else row[: task.items - distance]
+        right.append(1 / len([symbol for symbol in able if symbol != given]))
+    assert np.mean(right) == pytest.approx(task.chance(), abs=4 * (0.1 / len(right)) ** 0.5)
+
+
+def test_chance_of_induction_is_that_of_the_commonest_symbol_behind_another_token() -> None:
+    task = Induction(length=16)
+    inputs, targets = drawn(task, 200_000, seed=0)
+    counts = np.stack([(inputs[:, 1:-1] == symbol).sum(axis=1) for symbol in range(1, task.vocabulary)], axis=1)
+    right = 1 + counts.argmax(axis=1) == targets[:, -1]
+    assert right.mean() == pytest.approx(task.chance(), abs=4 * (0.2 / len(inputs)) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"length": 8}, {"base": 3, "length": 17}, {"reverse": False}, {"length": 8, "reverse": False}]
+)
+def test_chance_of_addition_is_that_of_the_two_digits_before(options: dict[str, Any]) -> None:
+    """The best answer of each place of the sum, behind each pair of digits of it."""
     task = Addition(**options)
     (learned, answers), (inputs, targets) = (drawn(task, 40_000, seed=seed) for seed in (1, 2))
     (places,) = np.nonzero((targets != IGNORED).any(axis=0))
     right = 0
     for i in places:
-        counts = np.zeros((task.vocabulary, task.vocabulary))
-        np.add.at(counts, (learned[:, i], answers[:, i]), answers[:, i] != IGNORED)
-        right += (counts.argmax(axis=1)[inputs[:, i]] == targets[:, i])[targets[:, i] != IGNORED].sum()
+        counts = np.zeros((task.vocabulary,) * 3)
+        np.add.at(counts, (learned[:, i - 1], learned[:, i], answers[:, i]), answers[:, i] != IGNORED)
+        right += (counts.argmax(axis=2)[inputs[:, i - 1], inputs[:, i]] == targets[:, i])[targets[:, i] != IGNORED].sum()
     assert right / (targets != IGNORED).sum() == pytest.approx(task.chance(), abs=0.006)
     assert not task.chance_is_estimated
 
