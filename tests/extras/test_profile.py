@@ -114,6 +114,15 @@ def test_an_interrupted_profile_resumes(tmp_path: Path, monkeypatch: pytest.Monk
     assert [level.solved for level in result.results["dense"]] == [3, 3, 3]
 
 
+def test_all_variants_have_rows_with_and_without_a_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries: list[str] = []
+    monkeypatch.setattr(profile_run, "profile_all", lambda given, *_, **__: entries.extend(entry_labels(given)))
+    profile_run.profile(None)
+    for name in ("dense with short_conv", "dense with token_shift", "delta short_conv=0"):
+        assert entries.index(name) > entries.index(name.split()[0])
+    assert len(entries) == len(profile_run.built_in_names()) + 3
+
+
 def test_positions_are_rotary_in_place_of_learned_ones(tmp_path: Path) -> None:
     positions = {name: variant_entry(name)["position"] for name in ("dense", "lstm", "delta", "linear", "transformer_xl")}
     assert positions == {

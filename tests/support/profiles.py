@@ -60,7 +60,8 @@ def level_result(*scores: float, threshold: float = 0.9, lr: float = LR, **state
     counts = ({"completed": len(scores)} if scores else {}) | states
     costs = {"parameters": 1000.0, "tokens_per_s": 2.0, "steps": 60.0} if scores else {}
     reasons = tuple(f"it was {state}" for state in states)
-    return LevelResult(dict(enumerate(scores)), counts, lr, solved, reasons=reasons, costs=costs)
+    steps = {seed: 60 if score >= 0.98 else 100 for seed, score in enumerate(scores)}
+    return LevelResult(dict(enumerate(scores)), counts, lr, solved, reasons=reasons, costs=costs, steps=steps)
 
 
 def made_up_profile() -> Profile:

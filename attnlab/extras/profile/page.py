@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnlab._util.cost_metrics import COST_METRICS
 from attnlab._util.run_state import RunState
-from attnlab.extras.profile.results import COSTS, LevelResult, Profile, save_profile
+from attnlab.extras.profile.results import COSTS, Level, LevelResult, Profile, save_profile
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.wording import count
@@ -75,15 +75,23 @@ def overview_table(profile: Profile) -> Table:
 
 def level_table(profile: Profile, name: str) -> Table:
     """Return every number of one variant: a row for each level at which it was trained."""
-    headings = ("diagnostic", "level", "solved by", "lr", "score of each seed", "chance", "steps", "other learning rates")
+    headings = (
+        "diagnostic",
+        "level",
+        "solved by",
+        "steps of each seed",
+        "lr",
+        "score of each seed",
+        "chance",
+        "other learning rates",
+    )
     rows = []
     for ability in profile.abilities:
         for level, result in zip(ability.levels, ability.results[name], strict=False):
             scores = ", ".join(f"{score:.3f}" for score in result.scores.values())
-            taken = result.costs.get("steps", level.steps)
-            steps = f"{taken:,.0f} of {level.steps:,}" if taken < level.steps else f"{level.steps:,}"
             others = "; ".join(f"{o.solved} of {count(o.judged, 'seed')} at {o.lr:g}" for o in result.others if o.judged)
-            cells = [ability.task, level.name, describe_rate(result), f"{result.lr:g}", scores, f"{level.chance:.2f}", steps]
+            steps = describe_steps(result, level)
+            cells = [ability.task, level.name, describe_rate(result), steps, f"{result.lr:g}", scores, f"{level.chance:.2f}"]
             rows.append(TableRow([*cells, others]))
     return Table([Column(heading, is_text=True) for heading in headings], rows)
 
@@ -95,6 +103,12 @@ def describe_rate(result: LevelResult) -> str:
         low, high = result.interval()
         parts.insert(0, f"{result.solved} of {count(result.judged, 'seed')} [{low:.2f}, {high:.2f}]")
     return "; ".join([", ".join(parts), *result.reasons])
+
+
+def describe_steps(result: LevelResult, level: Level) -> str:
+    """Return the steps after which each seed had solved the level, as in "150, 200, > 700"."""
+    steps = result.steps or {0: result.costs.get("steps", level.steps)}  # of an older profile: the mean
+    return ", ".join(f"{taken:,.0f}" if taken < level.steps else f"> {level.steps:,}" for taken in steps.values())
 
 
 def cost_table(profile: Profile) -> Table:

@@ -54,6 +54,7 @@ class LevelResult:
         solved: Number of seeds that reach the threshold.
         reasons: Reasons for which runs did not complete, each once.
         costs: Cost metric -> mean over the completed runs.
+        steps: Seed -> steps of training, of the completed runs; fewer than those of the level when it was solved before.
         others: The results at other learning rates, without costs: of the first seed, or of all seeds if it solves the level.
     """
 
@@ -63,6 +64,7 @@ class LevelResult:
     solved: int = 0
     reasons: tuple[str, ...] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[int, int] = field(default_factory=dict)
     others: tuple[LevelResult, ...] = ()
 
     @property

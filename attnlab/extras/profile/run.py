@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,10 @@ FOLDER = REPORTS / "profile"
 STOP_AT = 0.995  # accuracy on valid
 THRESHOLD = 0.9  # of a diagnostic that is not judged by a solve rate elsewhere
 BASELINES = ("dense", "lstm", "delta", "linear")
+CONTRASTS = {  # a row after a variant: recurrences have a short convolution, softmax attention has none
+    "dense": ({"name": "dense", WITH: ["short_conv"]}, {"name": "dense", WITH: ["token_shift"]}),
+    "delta": ({"name": "delta", "short_conv": 0},),
+}
 MODEL = {"dim": 64, "depth": 2, "heads": 4}
 TRAIN_FIELDS = {"batch_size": 32, "lr": LR, "warmup": 0.1, "eval_every": 50}
 EVALUATE = {"valid_limit": 200, "test_limit": 1000}
@@ -141,7 +145,8 @@ def profile(
 
     Args:
         variant: A name, ``file.py:Class``, ``package.module:Class``, or a mapping as in a study. Paths start from the working
-            directory. None: every built-in variant.
+            directory. None: every built-in variant, ``dense`` also with ``short_conv`` and ``token_shift``, and ``delta`` also
+            without its convolution.
         components: Components of the variant, as in a study.
         options: Options of the variant.
         position: The position scheme of the variant; None: rotary positions where the variant supports them and has no default
@@ -168,8 +173,9 @@ def profile(
     for file in imports:
         load_file(Path(file).expanduser())
     changes = dict(options or {}) | ({WITH: list(components)} if components else {})
-    given = [{"name": variant} if isinstance(variant, str) else variant] if variant else [{"name": n} for n in built_in_names()]
-    entries = [variant_entry({**named, **changes}, position=position) for named in given]
+    given = [variant] if variant else [entry for name in built_in_names() for entry in (name, *CONTRASTS.get(name, ()))]
+    named = [{"name": entry} if isinstance(entry, str) else entry for entry in given]
+    entries = [variant_entry({**entry, **changes}, position=position) for entry in named]
     label = entry_labels(entries)[0] if variant else ""
     name = task_folder(f"{label} {position}" if label and position else label)
     run_options = {"workers": workers, "root": root, "storage": storage, "display": display}
@@ -269,11 +275,17 @@ def _climb(
         only = {"variant": [axis[name] for name in chosen], "level": list(named.values())}
         result = run(study | {"seeds": seeds}, only=only, **train_options)
         spec = result.comparison()
-        cells = {cell.name: cell for cell in summarize_cells(result.records(), spec)}
+        records = result.records()
+        cells = {cell.name: cell for cell in summarize_cells(records, spec)}
+        steps: dict[str, dict[int, int]] = {name: {} for name in cells}
+        for row in records:
+            if row.get("steps"):
+                steps[row["cell"]][row["seed"]] = int(row["steps"])
 
         def at(name: str, rate: float) -> LevelResult:
-            of = cell_name({"variant": axis[name], "level": named[rate]})
-            return level_result(cells[spec.doubles.get(of, of)], rate)
+            cell = cell_name({"variant": axis[name], "level": named[rate]})
+            cell = spec.doubles.get(cell, cell)
+            return replace(level_result(cells[cell], rate), steps=steps[cell])
 
         return {(name, rate): at(name, rate) for name in chosen for rate in rates}
 
