@@ -288,6 +288,7 @@ TASKS = Registry(
         "enwik8": "attnlab.tasks.enwik8:Enwik8",
         "masked_text": "attnlab.tasks.masked_text:MaskedText",
         "pydocs": "attnlab.tasks.pydocs:PyDocs",
+        "pysource": "attnlab.tasks.pysource:PySource",
         "csv": "attnlab.tasks.csv:Csv",
         "text": "attnlab.tasks.text:Text",
         "tokens": "attnlab.tasks.tokens:Tokens",

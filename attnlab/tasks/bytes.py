@@ -1,4 +1,4 @@
-"""Language models over bytes, or over subwords of them: the common base of ``enwik8``, ``pydocs`` and ``text``.
+"""Language models over bytes, or over subwords of them: the common base of ``enwik8``, ``pydocs``, ``pysource`` and ``text``.
 
 Bits per byte are exact in both cases: the bits of all predicted tokens over the bytes of exactly these tokens. A split of bytes
 predicts all of its bytes but the first, and a split of subwords all of its tokens but the first.

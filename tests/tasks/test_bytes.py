@@ -12,9 +12,12 @@ from attnlab._util.metrics import merge
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError
 from attnlab.tasks import IGNORED, Batch
+from attnlab.tasks import pysource as module
 from attnlab.tasks.bytes import ByteTask
 from attnlab.tasks.enwik8 import Enwik8
+from attnlab.tasks.overlap import overlap
 from attnlab.tasks.pydocs import PyDocs
+from attnlab.tasks.pysource import PySource
 from attnlab.tasks.text import Text
 
 
@@ -220,6 +223,29 @@ def test_pydocs_shares_nothing_long_between_its_splits(split: str, seen: str):
     assert not [
         split_text[place : place + 128] for place in range(len(split_text) - 127) if split_text[place : place + 128] in strings
     ]
+
+
+def test_pysource_needs_no_download_and_splits_by_file():
+    task = PySource(length=64)
+    text, ends = module._contents()
+    parts = [task.split(name).tobytes() for name in ("train", "valid", "test")]
+    assert b"".join(parts) == text and len(text) > 5_000_000
+    assert {len(parts[0]), len(parts[0]) + len(parts[1]), len(text)} <= set(ends), "no file is in two splits"
+    assert [len(part) / len(text) for part in parts] == pytest.approx([0.9, 0.05, 0.05], abs=0.02)
+    assert task.identity() == PySource().identity() and task.identity().startswith("pysource sha256:")
+
+
+def test_pysource_states_how_much_of_its_splits_is_in_train():
+    task = PySource()
+    valid, test = overlap(task.split("train"), task.split("valid"), task.split("test"))
+    assert valid.share < 0.045 and test.share < 0.045 and "about 3 %" in task.data_notes()[0]
+
+
+def test_a_python_without_sources_is_the_users_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.sysconfig, "get_path", lambda name: str(tmp_path))
+    module._contents.cache_clear()
+    with pytest.raises(UserError, match="standard library"):
+        PySource().identity()
 
 
 def test_text_splits_a_file_and_notices_a_change(folders: Path, monkeypatch: pytest.MonkeyPatch):
