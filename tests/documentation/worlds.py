@@ -190,6 +190,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     with_projection(shell, request)
     postgres = request.getfixturevalue("postgres")
     shell.fill["http://tracker:5000"] = postgres.store()
+    shell.fill["attnlab merge *.zip"] = "attnlab merge --help"
     shell.fill["postgresql://user:password@host/attnlab"] = postgres.database()
     for name in ("sbatch", "srun"):  # submitit looks for srun
         program = shell.folder / "bin" / name

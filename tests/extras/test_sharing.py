@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from mlflow import MlflowClient
 
+import attnlab
 from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import MANIFEST, Bundle, read_bundle, write_archive, write_bundle
@@ -147,6 +148,24 @@ def test_another_configuration_is_named(person: Person, tmp_path: Path) -> None:
     bob = person("bob", "2-3", "--set", "train.lr=0.5")
     with pytest.raises(UserError, match=r"bob.zip: 'dense learned' is not the cell of .*: train.lr 0.5 instead of 0.0"):
         merge([anne, bob.path], root=tmp_path / "merged")
+
+
+def test_bundles_of_machines_that_chose_differently_are_joined_when_asked(person: Person, tmp_path: Path) -> None:
+    """As in an array of jobs of different sizes: pairs are made within a seed, so within a machine."""
+    anne = person("anne", "0-1", "--set", "machine.threads=1").path.resolve()
+    bob = person("bob", "2-3", "--set", "machine.threads=2").path.resolve()
+    with pytest.raises(UserError, match=r"bob.zip: .* machine.threads 2 instead of 1 \(chosen by the machine; --mixed-machines"):
+        merge([anne, bob], root=tmp_path / "merged")
+    merged = merge([anne, bob], mixed_machines=True, root=tmp_path / "merged")
+    assert (merged.runs, merged.seeds) == (8, [0, 1, 2, 3])
+    assert scores(tmp_path / "merged") == scores(tmp_path / "anne/runs") | scores(tmp_path / "bob/runs")
+    assert attnlab.verdicts("small", root=tmp_path / "merged")["seeds"].tolist() == [4, 4], "paired within each seed"
+    again = person("carol", "1-4", "--set", "machine.threads=2").path.resolve()
+    with pytest.raises(UserError, match=r"expected each seed in one bundle, got 1 in"):
+        merge([anne, again], mixed_machines=True, root=tmp_path / "other")
+    other = person("dora", "5-6", "--set", "machine.threads=2", "--set", "train.lr=0.5").path.resolve()
+    with pytest.raises(UserError, match=r"train.lr 0.5 instead of 0.0"):
+        merge([anne, other], mixed_machines=True, root=tmp_path / "other")
 
 
 def test_code_of_own_variants_travels_and_must_agree(person: Person, tmp_path: Path) -> None:

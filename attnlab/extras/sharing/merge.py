@@ -26,6 +26,7 @@ from attnlab.tracking.record import CALL, STUDY_FILE, StudyRecord, to_tags
 from attnlab.tracking.tags import planned_tags, read_planned
 from attnlab.tracking.transfer import StoredRun, StoredStudy, write_study_record
 
+OF_MACHINES = {"threads", "machine.threads", "train.precision"}  # which `auto` and null choose by machine
 FEWEST_DIGITS = 16  # of a bundle's digest
 SEARCHED = ("search", "confirm")  # phases of the runs of a searched study
 
@@ -49,7 +50,9 @@ class Merged:
     repeated: Sequence[str]
 
 
-def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str | Path | None = None) -> Merged:
+def merge(
+    paths: Sequence[str | Path], *, sha256: Sequence[str] = (), mixed_machines: bool = False, root: str | Path | None = None
+) -> Merged:
     """Write the runs of bundles of one study to a folder of runs that has no such study.
 
     A run that several bundles have is taken from the first one in which it completed. The looks of all bundles count.
@@ -57,6 +60,8 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     Args:
         paths: of the bundles, at least one.
         sha256: the digest of each bundle as its author published it, or the first digits; none: they are not compared.
+        mixed_machines: join bundles that differ in the threads or the precision that each machine chose. A seed must then be in
+            one bundle, so that the cells that are compared with each other were trained alike.
         root: the runs folder; default `ATTNLAB_RUNS`, else `runs`.
 
     Raises:
@@ -65,10 +70,10 @@ def merge(paths: Sequence[str | Path], *, sha256: Sequence[str] = (), root: str 
     """
     bundles = [read_bundle(path) for path in paths]
     _require_digests(bundles, sha256)
-    require_agreement(bundles)
+    require_agreement(bundles, mixed_machines=mixed_machines)
     runs, repeated = _union(bundles)
     first = bundles[0].record
-    record = StoredStudy(first.name, _tags(bundles), runs)
+    record = StoredStudy(first.name, _tags(bundles, ["--mixed-machines"] if mixed_machines else []), runs)
     folder = runs_folder(root)
     with study_lock(folder, first.name):
         write_study_record(record, folder)
@@ -90,16 +95,17 @@ def _require_digests(bundles: Sequence[Bundle], sha256: Sequence[str]) -> None:
             raise UserError(f"expected the digest {digest}, got {bundle.digest[: len(digest)]}", str(bundle.path))
 
 
-def require_agreement(bundles: Sequence[Bundle]) -> None:
+def require_agreement(bundles: Sequence[Bundle], *, mixed_machines: bool = False) -> None:
     """Raise `UserError` with the first difference between bundles that keeps their runs from being compared."""
     first, *others = bundles
     for bundle in others:
         if bundle.record.name != first.record.name:
             names = f"got {first.record.name!r} ({first.path}) and {bundle.record.name!r}"
             raise UserError(f"expected bundles of one study, {names}", str(bundle.path))
-        if changes := describe_changes(_question(bundle), _question(first)):
+        if changes := _changes(_question(bundle), _question(first), mixed_machines):
             raise UserError(f"asks another question than {first.path}: {changes}", str(bundle.path))
     known: dict[str, tuple[Bundle, Mapping[str, Any]]] = {}
+    seeds: dict[int, Bundle] = {}
     for bundle in bundles:
         if others and any(run.record.phase in SEARCHED for run in bundle.record.runs):
             raise UserError(
@@ -108,9 +114,21 @@ def require_agreement(bundles: Sequence[Bundle]) -> None:
         for run in filter(_is_compared, bundle.record.runs):
             name = " ".join([run.record.cell, *_values(run)])
             earlier, fields = known.setdefault(name, (bundle, _comparable(run)))
-            if changes := describe_changes(_comparable(run), fields):
+            if changes := _changes(_comparable(run), fields, mixed_machines):
                 raise UserError(f"{run.record.cell!r} is not the cell of {earlier.path}: {changes}", str(bundle.path))
+            if mixed_machines and (other := seeds.setdefault(run.record.seed, bundle)) is not bundle:
+                raise UserError(
+                    f"expected each seed in one bundle, got {run.record.seed} in {other.path} too", str(bundle.path)
+                )
         _require_equal_grids(first, bundle)
+
+
+def _changes(fields: Mapping[str, Any], other: Mapping[str, Any], mixed_machines: bool) -> str:
+    """Return the differences, with a hint when machines alone make them; "" when there are none that count."""
+    if describe_changes(*({name: one[name] for name in one.keys() - OF_MACHINES} for one in (fields, other))):
+        return describe_changes(fields, other)
+    changes = "" if mixed_machines else describe_changes(fields, other)
+    return f"{changes} (chosen by the machine; --mixed-machines joins them)" if changes else ""
 
 
 def _is_compared(run: StoredRun) -> bool:
@@ -162,7 +180,7 @@ def _union(bundles: Sequence[Bundle]) -> tuple[list[StoredRun], list[str]]:
     return sorted(runs, key=lambda run: run.start), sorted(several.values())
 
 
-def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
+def _tags(bundles: Sequence[Bundle], options: Sequence[str]) -> dict[str, str]:
     """Return the tags of the merged study: the first bundle's, the plans, questions and looks of all, and this call."""
     every = [bundle.record.tags for bundle in bundles]
     questions = [json.dumps(question) for tags in every for question in StudyRecord.of_tags(tags).questions]
@@ -171,7 +189,7 @@ def _tags(bundles: Sequence[Bundle]) -> dict[str, str]:
     asked = [json.loads(text) for text in (texts if texts[:1] == questions[:1] else [*questions[:1], *texts])]
     study = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
     digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
-    command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests])
+    command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests, *options])
     kept = {key: value for key, value in every[0].items() if not key.startswith((CALL, STUDY_FILE, *LOOK_PREFIXES))}
     call = Call(command, study.file, study.text)
     looks, planned = reduce(joined_looks, map(looks_in, every)), dict[str, set[int]]()

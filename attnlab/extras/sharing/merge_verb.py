@@ -26,13 +26,18 @@ def add_arguments(parser: Parser) -> None:
         default=[],
         help="the digests that the authors of the bundles published, or at least their first 16 digits, in the same order",
     )
+    parser.add_argument(
+        "--mixed-machines",
+        action="store_true",
+        help="join bundles of machines that chose different threads or precisions, each with all cells of its seeds",
+    )
     parser.add_argument("--no-report", action="store_true", help="skip writing runs/reports/STUDY/")
 
 
 def main(arguments: Namespace) -> int:
     from attnlab.extras.sharing.merge import merge
 
-    merged = merge(arguments.bundles, sha256=arguments.sha256)
+    merged = merge(arguments.bundles, sha256=arguments.sha256, mixed_machines=arguments.mixed_machines)
     for bundle in merged.bundles:
         print(f"{bundle.path}: {count(len(bundle.record.runs), 'run')}, SHA-256 {bundle.digest}")
     if merged.repeated:
