@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
@@ -21,7 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count, shape_wrapper
 
 from attnlab._util.machine import peak_memory
 from attnlab.config.run import EvaluateConfig, RunConfig, TrainConfig
@@ -39,6 +41,7 @@ T = TypeVar("T")
 # Fields of ``train`` that decide the time and the memory of a step.
 STEP_FIELDS = ("batch_size", "gradient_accumulation", "precision", "activation_checkpointing", "optimizer")
 MAX_ALLOCATED = 2**28  # parameters of a model that may be allocated only to count its FLOPs
+MAX_COMPUTED, MAX_LENGTH = 2**23, 512  # parameters and tokens of a model that computes a row to count its FLOPs
 Name = tuple[int, str]  # number of a layer, attribute of its cache
 
 
@@ -115,15 +118,22 @@ def portable(config: RunConfig) -> RunConfig:
 def _figures(config: RunConfig, task: TaskShape) -> dict[str, int]:
     """Return the parameters, and the FLOPs and the cache of one sequence."""
     config = portable(config)
-    model = _meta(config, task)
+    model = build(config, task, reproducible=False).eval() if _is_small(config, task) else _meta(config, task)
     counts = parameters(model) | parameters_by_use(model)
     try:
         return counts | {"flops": _flops(model, config, task)} | cache_figures(model, config, task)
     except (NotImplementedError, RuntimeError) as error:
         if "meta" not in str(error).lower() or counts["parameters"] > MAX_ALLOCATED:
             raise  # for example, a size that exceeds the limits of a tensor
-        model = build(config, task).eval()  # shapes that depend on values
+        model = build(config, task, reproducible=False).eval()  # shapes that depend on values
         return counts | {"flops": _flops(model, config, task)} | cache_figures(model, config, task)
+
+
+def _is_small(config: RunConfig, task: TaskShape) -> bool:
+    """Return True for a model that computes its figures on the CPU in less time than the meta device takes to derive shapes."""
+    model = config.model
+    weights = 16 * model.dim**2 * model.depth + task.vocabulary * model.dim  # about, of a transformer
+    return weights <= MAX_COMPUTED and task.length + model.mem_len <= MAX_LENGTH
 
 
 def fixed_costs(model: Model, config: RunConfig, task: TaskShape, figures: dict[str, int] | None = None) -> dict[str, float]:
@@ -152,9 +162,31 @@ def count_flops(run: Callable[[], object]) -> int:
         torch.ops.aten._cudnn_rnn: _rnn_flops,
         torch.ops.aten.linalg_solve_triangular: _solve_flops,
     }
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+    with torch.no_grad(), _FlopCounter({name: shape_wrapper(formula) for name, formula in formulas.items()}) as counter:
         run()
-    return counter.get_total_flops()
+    return counter.total
+
+
+class _FlopCounter(TorchDispatchMode):
+    """Add up the FLOPs of operators, like torch's own counter, which takes twice the time because it knows each module's."""
+
+    def __init__(self, formulas: dict[Any, Callable[..., int]]) -> None:
+        super().__init__()
+        self._formulas, self.total = {**flop_registry, **formulas}, 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # PyTorch would import torch._dynamo, which takes seconds, to exclude this mode from compilation
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, formula = kwargs or {}, self._formulas.get(func._overloadpacket)
+        if formula is None and torch.is_inference_mode_enabled():  # there, nothing else takes an operator apart
+            with self:
+                if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
+                    return result
+        result = func(*args, **kwargs)
+        self.total += formula(*args, **kwargs, out_val=result) if formula else 0
+        return result
 
 
 # FLOPs of fused operators that torch's counter does not know, from the shapes of their arguments.
@@ -260,20 +292,20 @@ def cache_figures(model: Model, config: RunConfig, task: TaskShape) -> dict[str,
     Of an encoder-decoder, source and target have the task's length. {} also if a variant declares no cache.
 
     Args:
-        model: without contents, on the meta device; with mixed precision, its layers are built again as fake tensors, which
-            autocast acts on.
+        model: in ``eval`` mode; if it is on the meta device and precision is mixed, its layers are built again as fake tensors,
+            which autocast acts on.
         config: resolved.
         task: the task.
     """
     decoder = decoding_module(model)
     if decoder is None or without_cache(decoder):
         return {}
-    if config.train.precision == "fp32":
-        return _measure(model, decoder, config, task)
-    with FakeTensorMode():
-        model = build(config, task).eval()
-        decoder = decoding_module(model)
-        assert decoder is not None
+    fakes = config.train.precision != "fp32" and next(model.parameters()).is_meta
+    with FakeTensorMode() if fakes else nullcontext():
+        if fakes:
+            model = build(config, task).eval()
+            decoder = decoding_module(model)
+            assert decoder is not None
         with autocast(torch.device("cpu"), config.train.precision):
             return _measure(model, decoder, config, task)
 

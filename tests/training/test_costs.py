@@ -180,10 +180,24 @@ def test_any_number_of_blocks_is_planned_from_two_of_them() -> None:
 @pytest.mark.parametrize("backend", ["reference", "blocked", "sdpa"])
 def test_dropping_weights_costs_no_arithmetic_and_no_real_model(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without = costs.plan_figures(tiny(backend=backend), Bytes())
+    monkeypatch.setattr(costs, "MAX_COMPUTED", 0)
     built = []
     monkeypatch.setattr(costs, "build", lambda *args: built.append(torch.empty(0).device.type) or build(*args))
     assert costs.plan_figures(tiny(backend=backend, model__attention_dropout=0.1), Bytes()) == without
     assert set(built) == {"meta"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "variant", ["einsum", "strided_sparse", "transformer_xl", "delta", "ssd", "gru", "lstm", "convolution"]
+)
+def test_a_small_model_is_computed_with_the_figures_of_the_meta_device(
+    variant: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(variant=variant, position="relative" if variant == "transformer_xl" else "none", train__precision=precision)
+    computed = costs.plan_figures(config, Bytes())
+    monkeypatch.setattr(costs, "MAX_COMPUTED", 0)
+    assert costs.plan_figures(config, Bytes()) == computed and computed["flops_per_token"] > 0
 
 
 def test_a_size_that_no_tensor_has_is_not_tried_on_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
