@@ -44,11 +44,12 @@ def make(root: Path, *, runs: int, cells: int = 20) -> None:
     from attnlab import plan
     from attnlab._util.metrics import ITEMS_FILE
     from attnlab._util.run_state import RunState
+    from attnlab.study.comparison import comparison_of, to_json
     from attnlab.tracking.tracker import Tracker
 
     planned = plan(study(cells))
     with Tracker(planned, root) as tracker:
-        tracker.log_study()
+        tracker.log_study(to_json(comparison_of(planned)))
         templates = [tracker.start(run) for run in planned.runs]
         numpy.savez(root / ITEMS_FILE, score=numpy.ones(ITEMS), count=numpy.ones(ITEMS), metric="bits_per_byte")
         for template in templates:

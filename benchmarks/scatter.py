@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy
 
-from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
 from attnlab.stats.compare import comparisons
+from attnlab.study.comparison import compare_info
 from benchmarks.tables import markdown
 
 REPORTS = Path("reports")

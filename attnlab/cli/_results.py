@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from attnlab.stats.compare import CellSummary, ComparisonSpec
     from attnlab.stats.compared import Compared
     from attnlab.stats.search import SearchSummary
+    from attnlab.study.comparison import StudyInfo
     from attnlab.study.result import StudyResult
 
 
-def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:
+def print_results(info: StudyInfo, compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:
     """Print a row per cell: the metric over its seeds, its difference from the baseline, its costs.
 
     In a searched study the table holds only the confirmed runs; a line per cell below it summarizes the search.
 
     Args:
-        compared: the compared cells of the result.
+        info: the study as it is recorded.
+        compared: its compared cells.
         analyzed: the analyses of each task; None: compute them.
     """
     from attnlab.report.analysis import analyze_tasks
@@ -37,7 +39,7 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         print_text(f"note: {line}")
     for part, of_task in tables:
         if of_task:  # none of a task that `--only` leaves out
-            _print_table(result, of_task, part)
+            _print_table(info, compared.for_task(part))
     if all(cell.outcome == RunState.COMPLETED for cell in cells):
         where = " in the cells that were run" if compared.selection.not_run else " in all cells"
         print(f"state: completed{where if len(cells) > 1 else ''}")
@@ -47,8 +49,8 @@ def print_results(result: StudyResult, compared: Compared, analyzed: Sequence[An
         print_lines(found)
         for warning in part.estimator.warnings(of_task):
             print_text(f"note: {warning}")
-        if search := result.plan.study.search:
-            _print_searches(compared.searches[part.task], part, search)
+        if spec.search:
+            _print_searches(compared.searches[part.task], part, spec.search)
 
 
 def print_lines(analyzed: Analyzed) -> None:
@@ -62,32 +64,27 @@ def print_lines(analyzed: Analyzed) -> None:
         print_table([column.heading for column in line.columns], rows, wrap=[c.heading for c in line.columns if c.is_text])
 
 
-def _print_table(result: StudyResult, cells: Sequence[CellSummary], spec: ComparisonSpec) -> None:
+def _print_table(info: StudyInfo, compared: Compared) -> None:
     """Print the cells of one task, with its reference scores."""
-    from attnlab.report.notes import margin_notes, split_notes
-    from attnlab.report.reference_scores import labels, score_warnings
+    from attnlab.report.notes import is_of_program, margin_notes, split_notes
+    from attnlab.report.reference_scores import labels, matching_scores, score_warnings
+    from attnlab.report.verdicts import note_on_batches
     from attnlab.report.wording import better, describe_test, format_metric
+    from attnlab.stats.cells import comparisons
 
+    cells, spec, records = compared.cells, compared.spec, compared.compared_records
     (headings, rows, costs), references = _cell_rows(cells, spec), list[list[str]]()
-    scores = result.reference_scores
-    if spec.task:
-        configs = [cell.config for cell in result.plan.cells if spec.includes(cell.axes)]
-        tests = {(config.data, config.evaluate.test_limit) for config in configs}
-        scores = [score for score in scores if (score.data, score.limit) in tests]
-    for score, label in zip(scores, labels(scores), strict=True) if scores else ():
+    scores = matching_scores(info.reference_scores, records, metric=spec.metric)
+    for score, label in zip(scores, labels(scores), strict=True):
         references.append([label, format_metric(score.value), *[""] * (len(headings) - 2)])
     caption = f"{spec.metric} {describe_test(cells)}, {better(spec.direction)}; {spec.estimator.words.caption}"
     caption += f", corrected for {spec.looks.count} looks" if spec.looks and spec.looks.count > 1 else ""
     print()
     print_text(f"{spec.study}{f', {spec.task}' if spec.task else ''}: {caption}")
     _print_cells(headings, rows, references, costs=costs)
-    sizes = [{"data_sizes": cell.data_sizes} for cell in result.plan.cells if spec.includes(cell.axes)]
-    scores_of = [record for record in result.records() if spec.includes(record)]
-    for note in (
-        *split_notes([*sizes, *scores_of]),
-        *margin_notes(cells, spec),
-        *(score_warnings(cells, scores, metric=spec.metric) if scores else ()),
-    ):
+    batches = [] if is_of_program(records) else note_on_batches(comparisons(cells))
+    warnings = score_warnings(cells, scores, metric=spec.metric)
+    for note in (*split_notes(records), *margin_notes(cells, spec), *batches, *warnings):
         print_text(f"note: {note}")
 
 

@@ -175,8 +175,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.conclusion import conclusions
-    from attnlab.report.result import judge
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
+    from attnlab.study.comparison import compare_info, load_judged
     from attnlab.study.plan import check_own_variants, code_change_notes
     from attnlab.study.run import run
     from attnlab.tracking.experiment import log_answer
@@ -193,13 +193,12 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         logger.info(note)
     options = {"workers": arguments.workers, "only": only, "storage": arguments.storage, "retry": arguments.retry}
     options |= {"reference_scores": not arguments.no_reference_scores, "check": False}
-    if adaptive is None:
-        result, history = run(plan, **options), None
-    else:
-        result, history = run_until_conclusive(plan, run=run, **adaptive, **options)
-    compared, name = judge(result, history=history), plan.study.study
+    result = run(plan, **options) if adaptive is None else run_until_conclusive(plan, run=run, **adaptive, **options)
+    name = plan.study.study
+    info, runs = load_judged(name)
+    compared = compare_info(info, runs)
     analyzed = analyze_tasks(compared)
-    print_results(result, compared, analyzed)
+    print_results(info, compared, analyzed)
     if plan.study.command is not None:
         print_new_files(plan)
     print_omissions(plan)

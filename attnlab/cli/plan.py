@@ -178,8 +178,8 @@ def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
 
 def _print_finished(plan: Plan) -> None:
     """Print how many of the plan's runs are finished, if the study has a record."""
+    from attnlab.study.comparison import search_warnings
     from attnlab.study.plan import count_stored_results, finished_records
-    from attnlab.study.result import search_warnings
 
     try:
         finished = finished_records(plan)

@@ -173,7 +173,7 @@ def analyze(results: Results) -> Analyzed:
     When an analysis is not imported here, it is left out with a warning: a record alone never decides which code runs.
     """
     found: list[tuple[str, Analysis[Any], Any]] = []
-    for name in (*built_in(results), *results.compared.analyses):
+    for name in (*built_in(results), *results.spec.analyses):
         if (cls := ANALYSES.imported(name)) is None:
             logger.warning("the analysis %s is left out: no imported file has it (attnlab report --imports FILE)", name)
             continue

@@ -13,7 +13,7 @@ from attnlab._version import __version__
 from attnlab.report.analysis import Analyzed, Results, analyze
 from attnlab.report.conclusion import conclude, describe_choice
 from attnlab.report.figures import cell_colors, draw_differences, draw_tradeoffs
-from attnlab.report.methods import Reproduction, StudyInfo, compare_info, describe_methods, introduction, reproduction
+from attnlab.report.methods import Reproduction, describe_methods, introduction, reproduction
 from attnlab.report.notes import split_notes
 from attnlab.report.plots.learning import CurvePanel, learning_curves, learning_panels
 from attnlab.report.plots.maps import describe_maps, draw_maps
@@ -28,6 +28,7 @@ from attnlab.report.wording import better, count, describe_baselines, describe_t
 from attnlab.stats.compare import CellSummary, ComparisonSpec, cell_of, comparisons, runs_at_best
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.search import NOT_CONFIRMED, RunRow
+from attnlab.study.comparison import StudyInfo, compare_info
 
 if TYPE_CHECKING:
     import pandas
@@ -110,7 +111,6 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
         curves: As `attnlab.load_curves` returns them.
         maps: As `attnlab.tracking.artifacts.load_attention_maps` returns them.
     """
-    info = replace(info, spec=replace(info.spec, question=info.question))
     spec = info.spec.for_task(info.task) if info.task else info.spec
     compared = compare_info(info, runs).for_task(spec)  # corrected over the whole study
     cells, searches, info = list(compared.cells), compared.searches.get(info.task, ()), replace(info, spec=spec)
@@ -121,19 +121,19 @@ def make_page(info: StudyInfo, *, runs: pandas.DataFrame, curves: pandas.DataFra
     results = StudyTable(info.task or spec.study, spec, cells)
     scores = matching_scores(info.reference_scores, records, metric=spec.metric)
     methods = describe_methods(records, axes=spec.axes, trials=trials, stages=stages)
-    search, alike = search_section(searches, spec, info.search), runs_at_best(records, cells, spec)
+    search, alike = search_section(searches, spec, spec.search), runs_at_best(records, cells, spec)
     sections = [
         *analyzed.sections(),
         search,
         _learning_section(learning_panels(cells, alike, curves, spec=spec, colors=colors), spec),
         _cost_section(cells, records, spec, colors),
-        _maps_section(sorted(maps, key=lambda map_: info.position(map_.cell))),
+        _maps_section(sorted(maps, key=lambda map_: spec.position(map_.cell))),
         _incomplete_runs(cells, info),
         PageSection("Methods", table=two_columns(methods)),
     ]
     return Page(
         info=info,
-        introduction=[*([info.question] if info.question else []), *introduction(info.yaml)],
+        introduction=[*([spec.question] if spec.question else []), *introduction(info.yaml)],
         summary=conclude(analyzed),
         warnings=[*describe_choice(compared), *_data_notes(records), *score_warnings(cells, scores, metric=spec.metric)],
         overview=overview(cells, spec),
@@ -191,7 +191,7 @@ def _maps_section(maps: Sequence[AttentionMap]) -> PageSection | None:
 def _incomplete_runs(cells: Sequence[CellSummary], info: StudyInfo) -> PageSection | None:
     """Return the section on refused, failed and diverged runs, and on cells that the study leaves out, with reasons."""
     rows = [[cell.name, cell.outcome, "; ".join(cell.reasons)] for cell in cells if set(cell.states) != {RunState.COMPLETED}]
-    rows += [[name, "left out by the study", reason] for name, reason in info.skipped]
+    rows += [[name, "left out by the study", reason] for name, reason in info.spec.skipped]
     if not rows:
         return None
     columns = [Column("cell", is_text=True), Column("state", is_text=True), Column("reason", is_text=True)]

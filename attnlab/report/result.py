@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -14,25 +13,17 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 
 from attnlab._util.run_state import RunState
 from attnlab._util.text import format_table, html_table
-from attnlab.errors import UserError
 from attnlab.report.conclusion import conclusions, describe_choice, verdicts_frame
-from attnlab.report.methods import compare_info, load_judged
 from attnlab.report.wording import format_metric
-from attnlab.stats.compare import summarize_cells
-from attnlab.stats.compared import Compared, compare_cells
-from attnlab.stats.look_history import LookHistory
-from attnlab.stats.records import exclude_trials
-from attnlab.stats.selection import Selection
+from attnlab.stats.compared import Compared
 from attnlab.study import run as running
-from attnlab.study.looks import record_look
-from attnlab.study.plan import load_selection
-from attnlab.tracking.client import runs_folder, snapshot
+from attnlab.study.comparison import compare_info, load_judged
+from attnlab.tracking.client import runs_folder
 from attnlab.tracking.runs import NoRunsError, study_name
 
 if TYPE_CHECKING:
     import pandas
 
-logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 WIDTH = 80  # of the text of a result
 SHOWN = ("task", "cell", "baseline", "value", "difference", "low", "high", "p", "seeds", "verdict")  # columns that are shown
@@ -45,7 +36,6 @@ class Result(running.StudyResult):
     Attributes:
         rows: one for each run, stages first, and one for each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, when the study requests them.
-        others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
         root: the folder of runs.
     """
 
@@ -53,8 +43,8 @@ class Result(running.StudyResult):
 
     @cached_property
     def compared(self) -> Compared:
-        """The compared cells. The first use counts as a look at the study, which is recorded."""
-        return judge(self, root=self.root)
+        """The compared cells, read back from the record. The first use counts as a look at the study, which is recorded."""
+        return load_compared(self.plan.study.study, self.root)
 
     @property
     def verdicts(self) -> pandas.DataFrame:
@@ -102,34 +92,6 @@ def _format(frame: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     return names, rows
 
 
-def judge(result: running.StudyResult, *, history: LookHistory | None = None, root: str | Path | None = None) -> Compared:
-    """Record the look at the verdicts of a result, unless ``history`` has it, and return the cells, corrected for all looks.
-
-    If the store cannot be read, a warning states so.
-    """
-    spec, records = result.comparison(), result.records()
-    with snapshot():
-        if history is None and spec.is_judged:
-            history = record_look(spec, summarize_cells(exclude_trials(records), spec), root)
-        try:
-            selection = load_selection(spec, records, root)
-        except UserError as error:
-            logger.warning("the runs that the table leaves out are not known: %s", error)
-            selection = None
-    return compare_result(result, history=history, selection=selection)
-
-
-def compare_result(
-    result: running.StudyResult, *, history: LookHistory | None = None, selection: Selection | None = None
-) -> Compared:
-    """Return the compared cells of a result; ``history`` has the looks that they are corrected for."""
-    plan = result.plan
-    order = [cell.name for cell in (*plan.cells, *plan.unselected)]
-    spec, search = result.comparison(history=history), plan.study.search
-    analyses = plan.study.analyses
-    return compare_cells(result.records(), spec, order=order, search=search, selection=selection, analyses=analyses)
-
-
 def load_compared(study: str | Path, root: str | Path | None = None) -> Compared:
     """Return the compared cells of a study as it is recorded. This is a look at the study, which is recorded.
 
@@ -137,8 +99,7 @@ def load_compared(study: str | Path, root: str | Path | None = None) -> Compared
         UserError: as ``verdicts``.
         NoRunsError: the study has no runs.
     """
-    with snapshot():
-        return compare_info(*load_judged(study_name(study), root))
+    return compare_info(*load_judged(study_name(study), root))
 
 
 def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFrame:

@@ -19,12 +19,12 @@ from attnlab._util.cost_metrics import shown_in
 from attnlab._util.metrics import settled
 from attnlab._version import __version__
 from attnlab.errors import UserError, one_line
-from attnlab.report.methods import StudyInfo
 from attnlab.report.plots.learning import drawn_curves
 from attnlab.report.wording import describe_verdict
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.joint import simultaneous_interval
 from attnlab.stats.records import as_columns
+from attnlab.study.comparison import StudyInfo
 from attnlab.tracking.artifacts import AttentionMap
 
 if TYPE_CHECKING:
@@ -182,6 +182,8 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
         not_run = stored.get("selection", {}).get("not_run", ())
         selection = {"not_run": not_run, "changed": "; ".join(stored["changes"])}
         stored = {**stored, "selection": selection}
+    of_spec = {name: stored[name] for name in ("order", "search", "skipped", "question", "analyses") if name in stored}
+    stored = {**stored, "spec": {**stored["spec"], **of_spec}}  # where versions up to 0.9 have these fields
     info = TypeAdapter(StudyInfo).validate_json(json.dumps(stored))
     return {
         "info": info,

@@ -20,13 +20,13 @@ from attnlab._util import cost_metrics
 from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.report.answer import make_answer
-from attnlab.report.methods import StudyInfo, compare_info, load_judged
 from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.stored import read_object, rounded, save
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.items import split_uncertainty
+from attnlab.study.comparison import StudyInfo, compare_info, load_judged
 from attnlab.tracking.runs import study_name
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _study_fields(page: Page, *, of_tasks: bool) -> dict[str, Any]:
 
 def _shared_question(pages: Sequence[Page]) -> str:
     """Return the question of the studies if those that state one state the same, else ""."""
-    questions = {page.info.question for page in pages if page.info.question}
+    questions = {page.info.spec.question for page in pages if page.info.spec.question}
     return questions.pop() if len(questions) == 1 else ""
 
 
@@ -194,7 +194,7 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
 
     with snapshot():
         info, runs = load_judged(study, root)
-        info = replace(info, question=question or info.question)
+        info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
         cells = compare_info(info, runs).cells
         items = load_items(study, root)
@@ -229,7 +229,7 @@ def _write_study(
             maps=[map_ for map_ in maps if map_.cell in names],
         )
         pages.append(page)
-    write_index(folder, pages, question=info.question, title=info.spec.study)
+    write_index(folder, pages, question=info.spec.question, title=info.spec.study)
     return pages
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from attnlab.config.axes import label_text
 from attnlab.config.design import FactorialDesign
 from attnlab.config.question import EstimandConfig
+from attnlab.config.search import SearchConfig
 from attnlab.stats.estimators import BestTried, CellSummary, Estimator
 from attnlab.stats.predict import Futility
 from attnlab.stats.sequential import Looks
@@ -52,6 +53,10 @@ class ComparisonSpec:
         looks: The numbers of seeds at which the study was judged, for which verdicts are corrected; None when it never was.
         own_looks: Name of a comparison (`comparison_name`) -> its looks, when they differ from the study's.
         futile: Name of a comparison -> its futility when it stopped receiving seeds.
+        order: Names of the cells, in the grid's order.
+        skipped: Name and reason of the cells that the study leaves out.
+        search: The search of its cells, if it has one.
+        analyses: Names of the analyses that the study asks for besides attnlab's.
         question: The question that the study states; "" for none.
         further: What its further questions compare the same cells by; the verdicts of all questions are corrected together.
     """
@@ -75,6 +80,10 @@ class ComparisonSpec:
     looks: Looks | None = None
     own_looks: Mapping[str, Looks] = field(default_factory=dict)
     futile: Mapping[str, Futility] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    search: SearchConfig | None = None
+    analyses: tuple[str, ...] = ()
     question: str = ""
     further: tuple[Goal, ...] = ()
 
@@ -135,6 +144,10 @@ class ComparisonSpec:
     def includes(self, axes: Mapping[str, Any]) -> bool:
         """Return True for the axes of a cell of the task that this specification is about, if it is about one only."""
         return not self.task or label_text(axes.get(self.task_axis)) == self.task
+
+    def position(self, cell: str) -> int:
+        """Return a cell's position in the grid; cells that are not in the grid come last."""
+        return self.order.index(cell) if cell in self.order else len(self.order)
 
     def is_control(self, axes: Mapping[str, str]) -> bool:
         """Return True for the axes of a control."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from attnlab.stats.cells import CellSummary, ComparisonSpec
 from attnlab.stats.compare import cell_of, summarize_questions
@@ -13,9 +12,6 @@ from attnlab.stats.records import RunRow, exclude_trials
 from attnlab.stats.search import SearchSummary, summarize_searches, unconfirmed_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.trend import Trend, summarize_trends
-
-if TYPE_CHECKING:
-    from attnlab.config.search import SearchConfig
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,6 @@ class Compared:
         records: Its runs in this order, by seed, with the trials of a search.
         searches: Name of a task ("" in a study of one) -> the searches of its cells; empty in a study without a search.
         selection: The choice of the records.
-        analyses: Names of the analyses that the study asks for besides attnlab's.
         further: The same cells, compared by the metrics of the further questions.
     """
 
@@ -39,7 +34,6 @@ class Compared:
     records: Sequence[RunRow]
     searches: Mapping[str, Sequence[SearchSummary]]
     selection: Selection
-    analyses: tuple[str, ...] = ()
     further: Sequence[Compared] = ()
 
     def for_task(self, part: ComparisonSpec) -> Compared:
@@ -62,33 +56,27 @@ def compare_cells(
     records: Iterable[RunRow],
     spec: ComparisonSpec,
     *,
-    order: Sequence[str],
-    search: SearchConfig | None = None,
     selection: Selection | None = None,
-    analyses: Iterable[str] = (),
 ) -> Compared:
     """Summarize and compare the cells of a study.
 
     Args:
         records: Its runs, trials of a search included, as `summarize_cells` takes them.
         spec: The comparison that the study makes.
-        order: Names of the cells, in the grid's order; others come last.
-        search: Its search, if it has one.
         selection: The choice of its records.
-        analyses: Names of the analyses that it asks for besides attnlab's.
     """
-    position = {name: i for i, name in enumerate(order)}
+    position = {name: i for i, name in enumerate(spec.order)}
     runs = sorted(records, key=lambda run: (position.get(cell_of(run, spec), len(position)), run["seed"]))
     searches: dict[str, Sequence[SearchSummary]] = {}
     completed = exclude_trials(runs)
-    if search is not None:
+    if spec.search is not None:
         for part in spec.parts:
-            searches[part.task] = summarize_searches([run for run in runs if part.includes(run)], part, search)
+            searches[part.task] = summarize_searches([run for run in runs if part.includes(run)], part, spec.search)
             completed += unconfirmed_cells(runs, spec, searches[part.task])
     tables = summarize_questions(completed, spec)
     for cells in tables:
         cells.sort(key=lambda cell: position.get(cell.name, len(position)))
     trends = summarize_trends(tables[0], spec) if spec.over else []
-    compared = Compared(spec, tables[0], trends, runs, searches, selection or Selection(), tuple(analyses))
+    compared = Compared(spec, tables[0], trends, runs, searches, selection or Selection())
     asked = zip(spec.questions[1:], tables[1:], strict=True)
     return replace(compared, further=[replace(compared, spec=goal, cells=cells, trends=[]) for goal, cells in asked])

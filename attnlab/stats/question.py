@@ -1,14 +1,11 @@
-"""The question of a study: what is compared, by which metric, baseline and margin."""
+"""Margins that are too wide to tell anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable
 
 from attnlab._util.metrics import is_share
-from attnlab.config.question import EstimandConfig
-from attnlab.stats.cells import CellSummary, ComparisonSpec, Goal
+from attnlab.stats.cells import CellSummary, ComparisonSpec
 
 WIDE_SHARE = 0.5  # of an accuracy: from a guess between two classes to no error
 
@@ -35,22 +32,3 @@ def has_wide_margin(cells: Iterable[CellSummary], spec: ComparisonSpec) -> bool:
     """Return ``is_wide`` for the margin and the scores of the cells of one task; False for a margin of solve rates."""
     scores = [score for cell in cells for score in cell.values.values()]
     return spec.estimator.in_unit and is_wide(spec.margin, scores, metric=spec.metric)
-
-
-def question_of(spec: ComparisonSpec, question: Mapping[str, Any]) -> ComparisonSpec:
-    """Return a comparison with the question that a study recorded, without its margin (see `ComparisonSpec.with_margin`)."""
-    baselines, asked = question["baseline"] or [], question.get("questions") or ()
-    return replace(
-        spec,
-        metric=question["metric"],
-        direction=question["direction"],
-        margin=None,
-        baselines=tuple(baselines if isinstance(baselines, list) else [baselines]),
-        control=question.get("control"),
-        over=question.get("over") or "",
-        moderate=question.get("moderate", True),
-        estimand=EstimandConfig.model_validate(question.get("estimand") or {}),
-        task_axis=question.get("task_axis") or "",
-        tasks={task: Goal(*of_task) for task, of_task in (question.get("tasks") or {}).items()},
-        further=tuple(Goal(*goal) for goal in asked),
-    )

@@ -8,7 +8,6 @@ from typing import Any
 
 from attnlab._util.metrics import in_words
 from attnlab._util.run_state import RunState
-from attnlab.config.question import EstimandConfig
 from attnlab.config.types import text as axis_text
 from attnlab.stats.cells import ComparisonSpec
 from attnlab.stats.compare import cell_of
@@ -70,22 +69,21 @@ def find_not_run(planned: Mapping[str, Sequence[int]], records: Sequence[RunRow]
     return {(name, seed) for name, seeds in planned.items() if name not in refused for seed in seeds} - ended
 
 
-def describe_change(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the fields in which two recorded questions differ, as in "margin 0.01 (now 0.02)"; "" if they are equal."""
-    first, now = ({**asked, **_in_words(asked)} for asked in (first, now))
-    names = [name for name in {**now, **first} if first.get(name) != now.get(name)]
-    return ", ".join(f"{name} {_field_text(first.get(name))} (now {_field_text(now.get(name))})" for name in names)
+def describe_change(first: ComparisonSpec, now: ComparisonSpec) -> str:
+    """Return what two comparisons ask differently, as in "margin 0.01 (now 0.02)"; "" if they ask the same."""
+    before, after = asked(first), asked(now)
+    names = [name for name in {**after, **before} if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} {_field_text(before.get(name))} (now {_field_text(after.get(name))})" for name in names)
 
 
-def _in_words(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a question that are left out at their defaults, or whose parts need words."""
-    further = [in_words(name) + ("" if margin is None else f" (margin {margin:g})") for name, _, margin in _further(question)]
-    estimand = EstimandConfig.model_validate(question.get("estimand") or {}).label
-    return {"moderate": question.get("moderate", True), "estimand": estimand, "questions": further or None}
-
-
-def _further(question: Mapping[str, Any]) -> Sequence[tuple[str, str, float | None]]:
-    return question.get("questions") or ()
+def asked(spec: ComparisonSpec) -> dict[str, Any]:
+    """Return what a comparison asks, by the keys of a study file; fields that a study does not have are left out."""
+    fields: dict[str, Any] = {"metric": spec.metric, "direction": spec.direction, "baseline": [*spec.baselines] or None}
+    fields["margin"] = {task: goal.margin for task, goal in spec.tasks.items()} or spec.margin
+    further = [in_words(goal.metric) + ("" if goal.margin is None else f" (margin {goal.margin:g})") for goal in spec.further]
+    optional = {"control": spec.control, "over": spec.over, "estimand": spec.estimand.label, "task_axis": spec.task_axis}
+    optional |= {"tasks": {task: f"{goal.metric} {goal.direction}" for task, goal in spec.tasks.items()}, "questions": further}
+    return fields | {name: value for name, value in optional.items() if value} | {"moderate": spec.moderate}
 
 
 def _field_text(value: Any) -> str:

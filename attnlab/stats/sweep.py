@@ -107,11 +107,6 @@ def best_value(cell: str, scores: Scores, *, direction: str) -> BestValue:
     return BestValue(cell, value, sign * score, value == smallest, value == largest and value != smallest)
 
 
-def swept_path(records: Iterable[RunRow]) -> str | None:
-    """Return the dotted path of the hyperparameter that the runs sweep; None when they are not runs of a sweep."""
-    return next((path for record in records if record.get("phase") == PHASE for path in record["params"]), None)
-
-
 @dataclass(frozen=True)
 class SweptRuns:
     """The runs of one cell.

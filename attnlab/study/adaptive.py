@@ -25,12 +25,11 @@ from attnlab._util.log import log_to
 from attnlab.config.study import check_added_seeds
 from attnlab.config.types import MAX_ADDED_SEEDS
 from attnlab.errors import UserError
-from attnlab.stats.compare import CellSummary, comparisons, lose_alike, summarize_cells
+from attnlab.stats.compare import CellSummary, comparisons, lose_alike
 from attnlab.stats.exact_estimators import FARTHEST
-from attnlab.stats.look_history import LookHistory
 from attnlab.stats.paired import is_constant
 from attnlab.stats.predict import FUTILITY, Futility, find_futility
-from attnlab.stats.records import comparison_name, exclude_trials
+from attnlab.stats.records import comparison_name
 from attnlab.stats.verdict import Reason
 from attnlab.study.execution.progress import ProgressDisplay
 
@@ -56,7 +55,7 @@ def run_until_conclusive(
     retry: Collection[str] = (),
     display: ProgressDisplay | None = None,
     **options: Any,
-) -> tuple[StudyResult, LookHistory]:
+) -> StudyResult:
     """Run a study, then add one seed at a time where a verdict is inconclusive, up to ``max_seeds`` seeds.
 
     A cell with a conclusive verdict gets no more seeds, and neither does a futile one, which would most likely remain
@@ -71,7 +70,7 @@ def run_until_conclusive(
         study, sets, only, root, retry, display, options: as for ``attnlab.run``.
 
     Returns:
-        The result with the runs of all looks, and these looks, which the verdicts must be corrected for.
+        The result with the runs of all looks.
 
     Raises:
         UserError: the study has factors, no baseline, or more than ``max_seeds`` seeds; ``futility`` is no probability; and as
@@ -96,11 +95,10 @@ def run_until_conclusive(
         first = max(2, len(plan.seeds))
         announce_looks(plan.study.study, first, max(first, max_seeds), root)
         whole = replace(with_seeds(plan, part.seeds), sweep_extensions=result.plan.sweep_extensions)
-        everything = StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores, others=result.others)
         with log_to((display or ProgressDisplay()).print):
-            undecided, history = _take_look(everything, max_seeds, root, selected=selected, futility=futility)
+            undecided = _take_look(plan.study.study, max_seeds, root, selected=selected, futility=futility)
             if not undecided or len(part.seeds) >= max_seeds:
-                return everything, history
+                return StudyResult(whole, list(rows.values()), reference_scores=result.reference_scores)
             open_cells = ", ".join(dict.fromkeys(row.name for row in undecided))
             logger.info("%d seeds, still inconclusive: %s", len(part.seeds), open_cells)
         names = selected if plan.study.sweep else {name for row in undecided for name in (row.name, row.baseline)}
@@ -109,23 +107,23 @@ def run_until_conclusive(
 
 
 def _take_look(
-    result: StudyResult, max_seeds: int, root: str | Path | None, *, selected: Collection[str], futility: float
-) -> tuple[list[CellSummary], LookHistory]:
-    """Judge a study, and record the look; return the inconclusive comparisons that are not futile, and the looks."""
-    from attnlab.study.looks import record_futility, record_look
+    study: str, max_seeds: int, root: str | Path | None, *, selected: Collection[str], futility: float
+) -> list[CellSummary]:
+    """Judge a study, and record the look; return the inconclusive comparisons that are not futile."""
+    from attnlab.study.comparison import compare_info, load_judged
+    from attnlab.study.looks import record_futility
 
-    history = record_look(result.comparison(), table(result), root)
-    rows = comparisons(table(result, history))
+    info, runs = load_judged(study, root)
+    rows = comparisons(compare_info(info, runs).cells)
     by_name = {row.name: row for row in rows}
     undecided = [row for row in rows if row.is_inconclusive and {row.name, row.baseline} <= set(selected)]
     undecided = [row for row in undecided if can_be_conclusive(row, by_name[row.baseline], max_seeds)]
     futile = find_futile(undecided, max_seeds, below=futility)
-    recorded = history.apply(result.comparison()).futile
     for name, state in futile.items():
-        if recorded.get(name) != state:
+        if info.spec.futile.get(name) != state:
             logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)
-    history = record_futility(result.plan.study.study, history, futile, root)
-    return [row for row in undecided if comparison_name(row.name, row.baseline) not in futile], history
+    record_futility(study, futile, root)
+    return [row for row in undecided if comparison_name(row.name, row.baseline) not in futile]
 
 
 def can_be_conclusive(row: CellSummary, baseline: CellSummary, max_seeds: int) -> bool:
@@ -148,11 +146,6 @@ def find_futile(undecided: Sequence[CellSummary], max_seeds: int, *, below: floa
         if futility is not None:
             futile[comparison_name(row.name, row.baseline)] = futility
     return futile
-
-
-def table(result: StudyResult, history: LookHistory | None = None) -> list[CellSummary]:
-    """Return the cell summaries of the report's table, corrected for the looks in `history`."""
-    return summarize_cells(exclude_trials(result.records()), result.comparison(history=history))
 
 
 def next_seed(plan: Plan, seeds: list[int]) -> int:

@@ -72,20 +72,17 @@ def record_look(spec: ComparisonSpec, cells: Sequence[CellSummary], root: str | 
     return history
 
 
-def record_futility(
-    study: str, history: LookHistory, futile: Mapping[str, Futility], root: str | Path | None = None
-) -> LookHistory:
-    """Return the looks with comparisons that receive no more seeds because they are futile, and record these.
+def record_futility(study: str, futile: Mapping[str, Futility], root: str | Path | None = None) -> None:
+    """Record the comparisons that receive no more seeds because they are futile.
 
     If the store does not accept the record, a warning states so.
     """
-    stopped = history.stop(futile, time=_now())
-    if stopped != history:
-        try:
+    try:
+        history = look_history(study, root)
+        if (stopped := history.stop(futile, time=_now())) != history:
             _record(study, stopped, root)
-        except UserError as error:
-            logger.warning("the report of %s does not say which cells received no more seeds: %s", study, error)
-    return stopped
+    except UserError as error:
+        logger.warning("the report of %s does not say which cells received no more seeds: %s", study, error)
 
 
 def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:

@@ -10,20 +10,14 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.text import count
 from attnlab.errors import UserError
-from attnlab.stats.cells import ComparisonSpec
-from attnlab.stats.records import exclude_trials
-from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
 from attnlab.tracking.client import run_folder, runs_folder, search_runs
-from attnlab.tracking.record import RESULTS
 from attnlab.tracking.runs import recorded_experiment
-from attnlab.tracking.tags import read_planned
-from attnlab.tracking.withdrawn import left_out_records, places, withdrawn_records
 from attnlab.training.result import FILE
 
 if TYPE_CHECKING:
@@ -129,35 +123,6 @@ def _digests(config: dict[str, Any]) -> dict[str, str]:
     """Return the digests of the user's code, or of the files of a program, by name, from a configuration as JSON."""
     sources = {Path(path).name: digest for path, digest in config.get("sources", {}).items()}
     return sources | config.get("packages", {}) | config.get("files", {})
-
-
-def load_selection(spec: ComparisonSpec, rows: Sequence[Mapping[str, Any]], root: str | Path | None = None) -> Selection:
-    """Return the choice of records behind the table of a study; a study without a record has none.
-
-    Args:
-        spec: The comparison that the study makes.
-        rows: Its runs, trials of a search included, as `attnlab.stats.compare.summarize_cells` takes them.
-        root: Folder of the runs.
-
-    Raises:
-        UserError: the MLflow store cannot be used or does not respond.
-    """
-    if (recorded := recorded_experiment(spec.study, root)) is None:
-        return Selection()
-    client, experiment = recorded
-    active, deleted = (search_runs(client, experiment.experiment_id, deleted=stage) for stage in (False, True))
-    shown, questions = [record for record in active if record.is_current and record.is_compared], experiment.questions
-    failed_before = {(r.cell, r.seed): r.failures > 0 and r.state in RESULTS for r in shown}
-    withdrawn, left_out = places(withdrawn_records(active, deleted), shown), places(left_out_records(active), shown)
-    not_run = find_not_run(read_planned(experiment.tags), exclude_trials(rows), spec) - withdrawn - left_out
-    retried = [place for place, is_retried in failed_before.items() if is_retried]
-    return Selection(
-        by_cell(withdrawn),
-        by_cell(left_out - failed_before.keys()),
-        by_cell(not_run),
-        by_cell(retried),
-        describe_change(questions[0], questions[-1]) if questions[1:] else "",
-    )
 
 
 def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None) -> None:

@@ -1,25 +1,16 @@
-"""The result of a study: its rows, one for each run, and the comparison that they are judged by."""
+"""The result of a study: its rows, one for each run."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab._util.run_state import WITHOUT_RESULT, RunState
-from attnlab.config.comparability import flatten_config, identity_of_test, task_length
-from attnlab.config.factors import factorial_design
-from attnlab.config.run import RunConfig
-from attnlab.stats.cells import ComparisonSpec, Goal
-from attnlab.stats.search import different_values, summarize_searches
-from attnlab.study.plan import finished_records
-from attnlab.tracking.client import log_path, runs_folder
+from attnlab.tracking.client import log_path
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Cell, Plan, Run
-    from attnlab.stats.look_history import LookHistory
     from attnlab.study.execution.job import Ending
     from attnlab.tracking.artifacts import ReferenceScore
     from attnlab.tracking.record import RunRecord
@@ -111,52 +102,11 @@ class StudyResult:
     Attributes:
         rows: one for each run, stages first, and one for each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, when the study requests them.
-        others: rows of the finished runs of cells that ``only`` left out; the comparison uses them.
     """
 
     plan: Plan
     rows: list[Row]
     reference_scores: list[ReferenceScore] = field(default_factory=list)
-    others: list[Row] = field(default_factory=list)
-
-    def comparison(self, *, history: LookHistory | None = None) -> ComparisonSpec:
-        """Return the comparison of the study; `history` has the looks that its verdicts are corrected for."""
-        plan, study = self.plan, self.plan.study
-        axes = tuple(next((cell.axes for cell in plan.cells), {}))
-        goals = {label: Goal(question.metric, question.direction) for label, question in plan.tasks.items()}
-        spec = ComparisonSpec(
-            study.study,
-            axes,
-            plan.metric,
-            plan.direction,
-            baselines=tuple(study.baselines),
-            control=study.control,
-            estimand=plan.estimand,
-            moderate=study.moderate,
-            doubles=plan.doubles,
-            over=study.over_axis,
-            sweep=study.swept_path or "",
-            factorial=factorial_design(study) if study.factors else None,
-            task_axis=plan.task_axis,
-            tasks=goals,
-            question=study.question or "",
-            further=tuple(
-                Goal(resolved.metric, resolved.direction, asked.margin)
-                for resolved, asked in zip(plan.further, study.questions, strict=True)
-            ),
-        )
-        spec = spec.with_margin(plan.margin)
-        return history.apply(spec) if history else spec
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as `attnlab.stats.compare.summarize_cells` takes them."""
-        cells = [*self.plan.stages, *self.plan.cells, *self.plan.unselected]
-        fields = {cell.name: {**_comparison_fields(cell), **cell.axes} for cell in cells}
-        keys = ("cell", "seed", "state", "reason", "phase", "trial", "params")
-        return [
-            {**row.summary, **fields[row.cell], **row.params, **{key: getattr(row, key) for key in keys}}
-            for row in (*self.rows, *self.others)
-        ]
 
     @property
     def failed(self) -> list[Row]:
@@ -167,32 +117,3 @@ class StudyResult:
     def ok(self) -> bool:
         """True when every run has a result (a refusal, a divergence and running out of memory are results)."""
         return not self.failed
-
-
-def _comparison_fields(cell: Cell) -> dict[str, Any]:
-    """Return the columns of `attnlab.load_runs` that decide whether two cells can be compared."""
-    test = {"test": identity_of_test(cell.settings)}
-    if not isinstance(cell.settings, RunConfig):
-        return test
-    flat = flatten_config(json.loads(cell.settings.to_json()))
-    fields = {name: flat[name] for name in ("task", "data", "train.batch_size", "train.steps", "train.epochs")}
-    return {**fields, "length": task_length(cell.settings), **test}
-
-
-def other_rows(plan: Plan, folder: Path) -> list[Row]:
-    """Return rows of the finished runs of the cells that the plan leaves out."""
-    if not plan.unselected:
-        return []
-    records = finished_records(replace(plan, cells=plan.unselected), folder)
-    rows = [row_of_record(record, root=folder) for record in records.values()]
-    return [row for row in rows if row.phase != "stage"]
-
-
-def search_warnings(plan: Plan, records: Sequence[RunRecord]) -> list[str]:
-    """Return the warnings about the finished trials of a search, as the results have them."""
-    if plan.study.search is None:
-        return []
-    result = StudyResult(plan, [row_of_record(record, root=runs_folder()) for record in records])
-    summaries = summarize_searches(result.records(), result.comparison(), plan.study.search)
-    warnings = [f"{summary.cell}: {warning}" for summary in summaries for warning in summary.warnings]
-    return [*warnings, *(f"search: {text}" for text in different_values(summaries, plan.study.search))]

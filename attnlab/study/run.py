@@ -24,7 +24,7 @@ from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.result import Row, StudyResult, other_rows
+from attnlab.study.result import Row, StudyResult
 from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder
@@ -97,7 +97,7 @@ def run(
 
         options = {"only": only, "root": root, "retry": retry, "display": display, "workers": workers, "storage": storage}
         options |= {"reference_scores": reference_scores, "check": check, "train": train}
-        return run_until_conclusive(plan, run=run, **options)[0]
+        return run_until_conclusive(plan, run=run, **options)
     url = shared_storage(storage)
     with nullcontext() if url else study_lock(folder, plan.study.study), as_interrupts(), log_to(display.print):
         try:
@@ -113,7 +113,7 @@ def run(
                 scores = compute_reference_scores(plan) if reference_scores and plan.study.reference_scores else []
                 if reference_scores:
                     tracker.log_reference_scores(scores, partial=bool(only))
-                return StudyResult(plan, rows, scores, other_rows(plan, folder))
+                return StudyResult(plan, rows, scores)
         finally:
             display.close()
 

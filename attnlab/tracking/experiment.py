@@ -6,26 +6,20 @@ no run, and the study file may have changed between two calls.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import logging
 import sys
-import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab._util.files import describe_error
 from attnlab._util.redact import command_line
-from attnlab.config.reader import read_study
 from attnlab.config.yaml import assignment
 from attnlab.errors import UserError, one_line
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
-from attnlab.tracking.record import CALL, NOTE_TAG, STUDY_FILE, StudyRecord, entries, tag, to_tags
+from attnlab.tracking.record import CALL, NOTE_TAG, StudyRecord, entries, read_text, tag, text_tags, to_tags
 from attnlab.tracking.runs import find_experiment, require_study
 from attnlab.tracking.tags import command, split_note, study_text, with_answer
 
@@ -33,14 +27,10 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
 
-    from attnlab.config.study import StudyConfig
     from attnlab.planning.plan import Plan
 
-
-PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
 logger = logging.getLogger(__name__)
 
-LARGEST = 1 << 20  # bytes of a study file
 MAX_COMMAND = 4_000  # characters
 TRAINING_VERBS = ("run", "train")
 
@@ -125,23 +115,13 @@ def record_call(client: MlflowClient, experiment_id: str, plan: Plan) -> None:
 
 def call_tags(call: Call, *, number: int) -> dict[str, str]:
     """Return the tags that record a call; `number` counts the earlier ones. The last tag refers to the others."""
-    digest = hashlib.sha256(call.text.encode()).hexdigest()[:12]
-    packed = base64.b64encode(zlib.compress(call.text.encode(), 9)).decode()
-    parts = {
-        f"{STUDY_FILE}{digest}.{i}": packed[at : at + PART_LENGTH] for i, at in enumerate(range(0, len(packed), PART_LENGTH))
-    }
-    return {**parts, f"{CALL}{number:04d}": json.dumps({**asdict(call), "text": [digest, len(parts)]})}
+    return text_tags(f"{CALL}{number:04d}", call.text, command=call.command, file=call.file)
 
 
 def read_calls(tags: Mapping[str, str]) -> list[Call]:
     """Return the calls recorded in the tags of a study's experiment, the last one last."""
-    calls = []
-    for _, fields in sorted(entries(tags, CALL).items()):
-        digest, parts = fields["text"]
-        packed = "".join(tags[f"{STUDY_FILE}{digest}.{i}"] for i in range(parts))
-        text = zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST).decode()
-        calls.append(Call(fields["command"], fields["file"], text))
-    return calls
+    calls = sorted(entries(tags, CALL).items())
+    return [Call(fields["command"], fields["file"], read_text(tags, name)) for name, fields in calls]
 
 
 def _command(plan: Plan, file: str) -> str:
@@ -152,24 +132,3 @@ def _command(plan: Plan, file: str) -> str:
     assignments = plan.study.assignments if plan.study.path else {}  # those over a dictionary are in its YAML
     sets = [f"--set={assignment(path, value)}" for path, value in assignments.items()]
     return command_line(["attnlab", "run", file, *sets])
-
-
-def recorded_study(study: str, calls: Sequence[Call]) -> tuple[StudyConfig, str]:
-    """Return the study of the last recorded call, and the text of its file.
-
-    Raises:
-        UserError: there is no call, or its file cannot be used.
-    """
-    if not calls:
-        raise UserError(f"the record of the study {study!r} has no study file: run the study again", study)
-    text = calls[-1].text
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "study.yaml"
-        path.write_text(text, encoding="utf-8")
-        # The file may state another name than the record, or none: `--set study=...` names a study, too. The limits of
-        # runs, which no page shows, may have keys that were deleted since.
-        try:
-            return read_study(path, sets={"study": study, "run": {}}), text
-        except UserError as error:  # its place is a copy that is deleted
-            place = f"the recorded study file of {study!r}"
-            raise UserError(error.message.replace(str(path), place), error.where.replace(str(path), place)) from None

@@ -10,8 +10,11 @@ as infinity again, like every value too large for statistics.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -38,7 +41,10 @@ FUTILE = "attnlab.futile."  # a comparison that received no more seeds
 REFERENCE_SCORE = "attnlab.reference_score."  # "" for one that the study has no longer
 CALL = "attnlab.call."  # a call that ran the study
 ENTRIES = {OWN_LOOKS: list, FUTILE: list, REFERENCE_SCORE: dict, CALL: dict}
-STUDY_FILE = "attnlab.study_file."  # a part of a study file, compressed
+TEXT = "attnlab.text."  # a part of a long text, compressed
+PART_LENGTH = 4_500  # characters of one part; MLflow rejects an experiment's tag longer than 5,000
+LARGEST_TEXT = 1 << 24  # bytes of a long text
+LONG = ("attnlab.comparisons", "attnlab.planned")  # tags of studies that refer to a long text
 RETRIED = "retried"  # value of `RunRecord.replaced`: the record had a result, and the user wanted another attempt
 RESULTS = (RunState.COMPLETED, RunState.DIVERGED)  # a run that failed or had too little memory may be tried again
 LARGEST = 1e70  # moments of larger values overflow; MLflow writes 1.7976931348623157e308 for infinity
@@ -97,8 +103,9 @@ class _Record(BaseModel):
         Raises:
             DamagedRecord: a tag is missing, or cannot be read.
         """
+        texts = {name: read_text(tags, name) for name in LONG if name in tags}
         try:
-            return cls.model_validate({**tags, **fields, "tags": dict(tags)})
+            return cls.model_validate({**tags, **texts, **fields, "tags": dict(tags)})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             problem = "is missing" if first["type"] == "missing" else f"is damaged: {first['msg']}, got {first['input']!r:.60}"
@@ -127,7 +134,7 @@ class RunRecord(_Record):
         redone: the key that the record had before ``attnlab redo``.
         items: "yes" for a run with the scores of its test's items.
         init: which tensors it took over from its stage.
-        command, versions, commit, search: the call, the packages, the checkout and the search that trained it.
+        command, versions, commit: the call, the packages and the checkout that trained it.
     """
 
     run_id: str = ""
@@ -169,7 +176,6 @@ class RunRecord(_Record):
     command: str = ""
     versions: str = ""
     commit: Annotated[str, Field(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")] = ""
-    search: Object | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -236,10 +242,10 @@ class StudyRecord(_Record):
 
     Attributes:
         created: in milliseconds.
-        questions: those that the study has asked since it had results, the present one last.
-        doubles: baselines that are doubles -> the cells that are run for them.
+        comparisons: those that the study has made since it had results, the present one last, as JSON objects
+            (`attnlab.study.comparison`).
         threads: CPU threads of each run whose configuration leaves their number open.
-        planned: the cells and seeds of the study's latest plan, packed.
+        planned: the cells of the study's latest plan -> their seeds.
         looks: the first and last number of seeds, and the time, of the looks that were announced.
         judged: the number of seeds and the time of each other look.
     """
@@ -247,10 +253,9 @@ class StudyRecord(_Record):
     created: int | None = None
 
     study: Annotated[str, Field(pattern=STUDY_NAME)] = ""
-    questions: List = []
-    doubles: Object = {}
+    comparisons: List = []
     threads: Whole | None = None
-    planned: str = ""
+    planned: Object = {}
     looks: List | None = None
     judged: List = []
 
@@ -284,10 +289,37 @@ def entries(tags: Mapping[str, str], prefix: str) -> dict[str, Any]:
     return found
 
 
+def text_tags(name: str, text: str, **further: Any) -> dict[str, str]:
+    """Return the tags that hold a long text; the last one, of this name, refers to the others, and may have further fields."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    parts = [packed[at : at + PART_LENGTH] for at in range(0, len(packed), PART_LENGTH)]
+    return {f"{TEXT}{digest}.{i}": part for i, part in enumerate(parts)} | {
+        name: json.dumps({**further, "text": [digest, len(parts)]})
+    }
+
+
+def read_text(tags: Mapping[str, str], name: str) -> str:
+    """Return the text that a tag of `text_tags` refers to.
+
+    Raises:
+        DamagedRecord: it cannot be read.
+    """
+    try:
+        digest, parts = _from_json(tags[name])["text"]
+        packed = "".join(tags[f"{TEXT}{digest}.{i}"] for i in range(parts))
+        return zlib.decompressobj().decompress(base64.b64decode(packed), LARGEST_TEXT).decode()
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
+        raise DamagedRecord(one_line(f"its tag {name} is damaged: {error}")) from None
+
+
 def to_tags(record: type[_Record] = RunRecord, /, **fields: Any) -> dict[str, str]:
     """Return the tags with these fields of a record; values that are not text are written as JSON."""
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
-    return {str(record.model_fields[name].alias): text for name, text in texts.items()}
+    tags: dict[str, str] = {}
+    for field, value in fields.items():
+        name, text = tag(field, record), value if isinstance(value, str) else json.dumps(value)
+        tags |= text_tags(name, text) if name in LONG else {name: text}
+    return tags
 
 
 def tag(field: str, record: type[_Record] = RunRecord) -> str:

@@ -267,19 +267,6 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
 
 
-def questions(study: str, root: str | Path | None = None) -> list[dict[str, Any]]:
-    """Return the questions (``metric direction baseline margin``) asked since the study had results, the current one last.
-
-    They come from the study's record rather than its YAML, which may be older and which the command line may have overridden.
-    """
-    return find_experiment(connect(runs_folder(root)), study).questions
-
-
-def doubles(study: str, root: str | Path | None = None) -> dict[str, str]:
-    """Return the names of baselines that are not run -> the names of the cells with the same configuration that are."""
-    return find_experiment(connect(runs_folder(root)), study).doubles
-
-
 def read_curves(client: MlflowClient, uri: str, records: Sequence[RunRecord]) -> Curves:
     """Return all curves of these records.
 

@@ -5,15 +5,13 @@ Params have flat names and begin with the axes of the grid, so that MLflow's tab
 
 from __future__ import annotations
 
-import base64
 import getpass
 import json
 import os
 import platform
 import shlex
 import sys
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -28,11 +26,10 @@ from attnlab._util.redact import command_line, redact
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import flatten_config, identity_of_test, task_length
 from attnlab.config.grid import assigned_base
-from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.config.types import text
 from attnlab.errors import UserError
-from attnlab.tracking.record import NOTE_TAG, StudyRecord, tag, to_tags
+from attnlab.tracking.record import NOTE_TAG, to_tags
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan, Run
@@ -105,8 +102,6 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     fields |= {"axes": cell.axes, "config": config, "test": identity_of_test(run.settings), "folder": f"work/{run.key}"}
     fields |= {"versions": versions(), "command": command(), **({} if run.trial is None else {"trial": run.trial})}
     fields |= {} if run.phase == "grid" else {"params": run.params}
-    if plan.study.search is not None:
-        fields["search"] = plan.study.search.model_dump_json(exclude_none=True)
     of_cell = {name: getattr(cell, name) for name in ("factors", "matched", "data_notes", "data_sizes")}
     commit, dirty = checkout(str(plan.study.folder))
     return {
@@ -244,22 +239,6 @@ def to_yaml(value: dict[str, Any]) -> str:
     return stream.getvalue()
 
 
-def question(plan: Plan) -> dict[str, Any]:
-    """Return the study's metric, its direction, the baseline and the margin, ready for JSON.
-
-    The control, the axis of `over`, the metrics of several tasks and the further questions are left out where the study has
-    none, `moderate` where it is true, and the estimand where it is the mean.
-    """
-    study = plan.study
-    comparison = {"metric": plan.metric, "direction": plan.direction, "baseline": study.baseline, "margin": plan.margin}
-    estimand = None if plan.estimand == EstimandConfig() else plan.estimand.model_dump()
-    further = {"control": study.control, "over": study.over_axis, "estimand": estimand}
-    moderate = {} if study.moderate else {"moderate": False}
-    further |= {"task_axis": plan.task_axis, "tasks": {label: [q.metric, q.direction] for label, q in plan.tasks.items()}}
-    further["questions"] = [[q.metric, q.direction, q.margin] for q in plan.further]
-    return comparison | {name: value for name, value in further.items() if value} | moderate
-
-
 def with_answer(answer: str, note: str) -> str:
     """Return the note of a study with its answer above the plan."""
     return f"{answer[: STUDY_NOTE_LIMIT - len(RULE)]}{RULE}{note}"[:STUDY_NOTE_LIMIT] if answer else note
@@ -273,25 +252,7 @@ def split_note(tags: Mapping[str, str]) -> tuple[str, str]:
 
 def study_tags(plan: Plan, answer: str = "") -> dict[str, str]:
     """Return the tags of the study's experiment that follow from its plan; an earlier answer stays above it."""
-    return {NOTE_TAG: with_answer(answer, study_note(plan)), **to_tags(StudyRecord, doubles=double_baselines(plan))}
-
-
-def double_baselines(plan: Plan) -> dict[str, str]:
-    """Return the plan's doubles that are a baseline or control of other cells, as far as a tag can hold them."""
-    from attnlab.config.grid import expand
-
-    baselines = plan.study.baselines
-    if not baselines or not plan.doubles:
-        return {}
-    controls = [plan.study.control] if plan.study.control else []
-    axes = {cell.name: cell.axes for cell in expand(plan.study)[0]}
-    doubles: dict[str, str] = {}
-    length = 2
-    for name, first in plan.doubles.items():
-        length += len(json.dumps({name: first}))
-        if any(values.items() <= axes[name].items() for values in (*baselines, *controls)) and length <= STUDY_NOTE_LIMIT:
-            doubles[name] = first
-    return doubles
+    return {NOTE_TAG: with_answer(answer, study_note(plan))}
 
 
 def study_text(plan: Plan) -> str:
@@ -325,19 +286,3 @@ def _planned_seeds(plan: Plan) -> list[int]:
     except UserError:  # the command line completes the file
         return plan.seeds
     return in_file if set(plan.seeds) < set(in_file) else plan.seeds
-
-
-def planned_tags(cells: Mapping[str, Sequence[int]]) -> dict[str, str]:
-    """Return the tag that records which cells and seeds a study plans; it is empty for more cells than a tag holds."""
-    names: dict[tuple[int, ...], list[str]] = {}
-    for name, seeds in cells.items():
-        names.setdefault(tuple(seeds), []).append(name)
-    packed = base64.b64encode(zlib.compress(json.dumps([*names.items()]).encode(), 9)).decode()
-    return to_tags(StudyRecord, planned=packed if len(packed) <= STUDY_NOTE_LIMIT else "")
-
-
-def read_planned(tags: Mapping[str, str]) -> dict[str, list[int]]:
-    """Return the cells and seeds of `planned_tags`; empty without a record."""
-    if not (packed := tags.get(tag("planned", StudyRecord))):
-        return {}
-    return {name: seeds for seeds, names in json.loads(zlib.decompress(base64.b64decode(packed))) for name in names}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from attnlab._util.files import read_end
 from attnlab._util.metrics import ITEMS_FILE, length_of
@@ -29,8 +29,6 @@ from attnlab.tracking.record import NOTE_TAG, PREFIX, REQUEST_TAG, RETRIED, RunR
 from attnlab.tracking.tags import (
     owner_id,
     planned_cells,
-    planned_tags,
-    question,
     run_note,
     run_tags,
     split_note,
@@ -86,15 +84,14 @@ class Tracker:
         self._active: dict[str, RunRecord] = {}
         self._experiment_id = get_or_create_experiment(self._client, plan.study.study, root)
 
-    def log_study(self) -> None:
-        """Write the study's note, the preset view of the UI, its question and this call."""
-        recorded = self._study()
-        questions = [question(self._plan)]
-        if any(record.is_finished for record in self._active.values()) and recorded.questions[:1] != questions:
-            questions = [*recorded.questions[:1], *questions]  # the first one is that before the first result
+    def log_study(self, comparison: dict[str, Any]) -> None:
+        """Write the study's note, the preset view of the UI, its comparison as a JSON object, and this call."""
+        recorded, comparisons = self._study(), [comparison]
+        if any(record.is_finished for record in self._active.values()) and recorded.comparisons[:1] != comparisons:
+            comparisons = [*recorded.comparisons[:1], comparison]  # the first one is that before the first result
         answer, _ = split_note(recorded.tags)
         tags = {**study_tags(self._plan, answer), VIEW_TAG: view_state(self._plan)}
-        self._set_tags({**tags, **to_tags(StudyRecord, questions=questions)})
+        self._set_tags({**tags, **to_tags(StudyRecord, comparisons=comparisons)})
         record_call(self._client, self._experiment_id, self._plan)
 
     def _study(self) -> StudyRecord:
@@ -106,7 +103,7 @@ class Tracker:
 
     def log_plan(self) -> None:
         """Record the cells and seeds that the whole study plans, cells that ``only`` leaves out included."""
-        self._set_tags(planned_tags(planned_cells(self._plan)))
+        self._set_tags(to_tags(StudyRecord, planned=planned_cells(self._plan)))
 
     def recorded_threads(self) -> int | None:
         """Return the number of threads that ``record_threads`` recorded; None when it has not."""

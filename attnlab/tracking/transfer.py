@@ -30,7 +30,6 @@ from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.looks import looks_in
 from attnlab.tracking.record import RunRecord, StudyRecord, restored, to_tags
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tags import read_planned
 from attnlab.tracking.withdrawn import withdrawn_records
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def require_storable(record: StoredStudy) -> None:
     from mlflow.utils import validation
 
     try:
-        for read in (StudyRecord.of_tags, read_planned, read_calls, looks_in):
+        for read in (StudyRecord.of_tags, read_calls, looks_in):
             read(record.tags)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)

@@ -71,12 +71,13 @@ def record_attention_maps(
 
 def _at_best_values(runs: list[dict[Any, Any]], study: str, root: str | Path | None) -> list[dict[Any, Any]]:
     """Return the first run of each cell; of a cell with a sweep, the first at its best value."""
-    from attnlab.tracking.runs import questions
+    from attnlab.tracking.client import connect, runs_folder
+    from attnlab.tracking.runs import find_experiment
 
     path = next((path for run in runs if run["phase"] == "sweep" for path in run["params"]), None)
     if path is not None:
-        question = questions(study, root)[-1]
-        best = best_values(runs, path=path, metric=question["metric"], direction=question["direction"])
+        spec = find_experiment(connect(runs_folder(root)), study).comparisons[-1]
+        best = best_values(runs, path=path, metric=spec["metric"], direction=spec["direction"])
         chosen = {cell.cell: cell.value for cell in best}
         runs = [run for run in runs if run["params"].get(path) == chosen.get(run["cell"])]
     first: dict[str, dict[Any, Any]] = {}

@@ -16,10 +16,10 @@ from attnlab.cli._results import print_results
 from attnlab.cli._runs_query import _columns
 from attnlab.planning.plan import plan
 from attnlab.report import write
-from attnlab.report.result import compare_result
-from attnlab.study.result import Row, StudyResult
+from attnlab.study.result import Row
 from attnlab.tracking.ui import view_state
 from attnlab.training.train import train
+from tests.support.compared import of_rows
 from tests.support.small_runs import tiny
 from tests.support.synthetic import INFO, made_up
 
@@ -56,7 +56,7 @@ def test_a_new_entry_is_in_the_tables_plots_and_files_of_a_report(energy: CostMe
 def test_a_new_entry_is_printed_after_a_run_and_listed(energy: CostMetric, capsys: pytest.CaptureFixture[str]) -> None:
     made, costs = plan(STUDY), {"bits_per_byte": 2.0, "energy_joules": 987.0}
     rows = [Row(r.name, r.cell.name, r.seed, RunState.COMPLETED, costs, "", "0" * 32) for r in made.runs]
-    print_results(result := StudyResult(made, rows), compare_result(result))
+    print_results(*of_rows(made, rows))
     printed = capsys.readouterr().out
     assert "energy J" in printed and "987" in printed
     frame = pandas.DataFrame([{"run_id": "0", "name": "a", "phase": "grid", "energy_joules": 987.0}])

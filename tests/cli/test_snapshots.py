@@ -19,11 +19,11 @@ from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import Plan, plan
-from attnlab.report.result import compare_result
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import Row, StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
+from tests.support.compared import of_rows
 from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
 
 WIDTHS = pytest.mark.parametrize("width", [80, 120])
@@ -149,7 +149,10 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
         monkeypatch.setenv("COLUMNS", str(width or 10))
         monkeypatch.setenv("NO_COLOR", "1")
-        print_results(result, compare_result(result))
+        info, compared = of_rows(result.plan, result.rows)
+        data = {"data": str(compared.records[0]["data"]), "limit": compared.records[0]["evaluate.test_limit"]}
+        scores = tuple(replace(score, **data) for score in result.reference_scores)
+        print_results(replace(info, reference_scores=scores), compared)
         return capsys.readouterr().out
 
     return printed

@@ -20,11 +20,11 @@ from attnlab.extras.claims.court import MAX_SEEDS, Claim, describe_statement, ju
 from attnlab.extras.claims.page import _ability, baselines, summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
-from attnlab.report.methods import compare_info
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
+from attnlab.study.comparison import compare_info
 from tests.support.paths import ROOT
 from tests.support.specs import comparison_spec
 

@@ -334,7 +334,7 @@ def test_a_hostile_bundle_is_refused_before_anything_is_written(person: Person, 
     hostile += [
         {"study.json": json.dumps({**tags, tag: text})}
         for tag, text in (
-            ("attnlab.questions", "{}"),
+            ("attnlab.comparisons", "{}"),
             ("attnlab.call.0000", '{"command": "x", "file": "y", "text": ["z", 1]}'),
             ("attnlab.call.0000", "[]"),
             ("attnlab.judged", "[3]"),

@@ -177,9 +177,9 @@ def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPat
         calls.append({"cells": [cell.name for cell in plan.cells], "steps": plan.cells[0].config.train.steps, **options})
         return StudyResult(plan, [])
 
-    def run_until_conclusive(plan: Plan, *, max_seeds: int, **options: Any) -> tuple[StudyResult, None]:
+    def run_until_conclusive(plan: Plan, *, max_seeds: int, **options: Any) -> StudyResult:
         calls.append({"max_seeds": max_seeds})
-        return StudyResult(plan, []), None
+        return StudyResult(plan, [])
 
     monkeypatch.setattr(study, "run", run)
     monkeypatch.setattr(adaptive, "run_until_conclusive", run_until_conclusive)

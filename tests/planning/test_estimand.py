@@ -10,7 +10,6 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
 from attnlab.study.adaptive import count_comparisons, seed_notes
-from attnlab.tracking.tags import question
 
 RECALL = Path(__file__).parents[2] / "examples" / "my_task" / "recall.py"
 DECLARED = """
@@ -169,14 +168,6 @@ def test_levels_have_no_trend_of_another_estimand() -> None:
     del base["base"]["train"]["steps"]
     assert any("trend" in note for note in plan({**base, "estimand": {"name": "solve_rate", "threshold": 0.9}}).notes)
     assert not any("trend" in note for note in plan(base).notes)
-
-
-def test_the_question_of_a_study_has_its_estimand() -> None:
-    """The mean is left out: the questions of earlier versions lack it."""
-    assert "estimand" not in question(planned())
-    asked = question(planned(estimand={"name": "solve_rate", "threshold": 0.5}))
-    assert asked["estimand"] == {"name": "solve_rate", "threshold": 0.5}
-    assert EstimandConfig.model_validate(asked["estimand"]).threshold == 0.5
 
 
 def test_plan_prints_the_estimand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,11 +30,11 @@ EXAMPLE = ROOT / "examples" / "my_analysis"
 
 def results() -> Results:
     records: list[dict[str, Any]] = made_up()[0].to_dict("records")  # type: ignore[assignment]
-    return Results(compare_cells(records, SPEC, order=()))
+    return Results(compare_cells(records, SPEC))
 
 
 def asking(*names: str) -> Results:
-    return Results(replace(results().compared, analyses=names))
+    return Results(replace(results().compared, spec=replace(SPEC, analyses=names)))
 
 
 class Counted(Analysis[int]):
@@ -84,7 +84,7 @@ def test_it_is_shown_in_every_place(tmp_path: Path) -> None:
     text, table = found.lines()
     assert text == f"{number} cells counted" and isinstance(table, Table)
     runs, curves = made_up()
-    page = make_page(replace(INFO, analyses=("counted",)), runs=runs, curves=curves)
+    page = make_page(replace(INFO, spec=replace(INFO.spec, analyses=("counted",))), runs=runs, curves=curves)
     assert "Counted" in [section.title for section in page.sections] and f"Counted: {number}." in page.summary.text
     write_page(tmp_path, page, runs=runs)
     assert pandas.read_csv(tmp_path / "counted.csv")["cells"].tolist() == [number]

@@ -12,6 +12,7 @@ from attnlab.report.answer import Answer, make_answer
 from attnlab.report.summary import Strong
 from attnlab.report.wording import format_p_value
 from attnlab.stats.contrasts import StudyTable
+from attnlab.study.comparison import comparison_of, to_json
 from attnlab.tracking.tracker import Tracker
 from tests.support.pages import changed_files
 from tests.support.several import made_up_study
@@ -99,7 +100,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         question = "question: Is Wo needed?\n" if name != "b" else ""
         made = plan(write(folder, question + STUDY.replace("study: s", f"study: {name}"), name=f"{name}.yaml"))
         tracker = Tracker(made, folder / "runs")
-        tracker.log_study()
+        tracker.log_study(to_json(comparison_of(made)))
         for run in made.runs:
             value = 2.0 + run.seed / 100 + (0.2 + 0.01 * i + run.seed / 1e4) * (run.cell.name == "no_wo")
             tracker.finish(tracker.start(run), RunState.COMPLETED, summary={"bits_per_byte": value, "parameters": 1000.0})

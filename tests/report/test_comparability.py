@@ -1,6 +1,7 @@
 """Tests that cells are compared only if they are tested alike, and that the page says what the runs of one seed share."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,15 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.plots.scatter import TradeoffPoint, pareto_front
-from attnlab.report.result import compare_result
 from attnlab.report.verdicts import notes
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Reason, VerdictKind
-from attnlab.study.result import StudyResult
 from attnlab.study.run import Row, run
 from attnlab.tracking.client import connect
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
+from tests.support.compared import of_rows, recorded
 
 OTHER_TESTS = {  # axis -> values with different tests
     "task": [{"name": "text", "path": "a.txt", "length": 16}, {"name": "text", "path": "b.txt", "length": 16}],
@@ -45,25 +45,21 @@ def _study(tmp_path: Path, axis: str, values: list[Any], *, variants: list[str],
     return study(grid=grid, baseline={baseline or axis: grid[baseline or axis][0]}, seeds=[0, 1, 2, 3], margin=5.0)
 
 
-def _made_up(planned: Plan) -> StudyResult:
+def _made_up(planned: Plan) -> Sequence[CellSummary]:
     """Return the result of a study without training."""
     values = {run.name: 2.0 + run.seed + 0.01 * (i % 3) for i, run in enumerate(planned.runs)}
     rows = [
         Row(run.name, run.cell.name, run.seed, RunState.COMPLETED, {"bits_per_byte": values[run.name]}, "", "")
         for run in planned.runs
     ]
-    return StudyResult(planned, rows)
-
-
-def _cells(result: StudyResult) -> list[CellSummary]:
-    return summarize_cells(result.records(), result.comparison())
+    return of_rows(planned, rows)[1].cells
 
 
 @pytest.mark.parametrize("axis", OTHER_TESTS)
 def test_cells_with_different_tests_are_not_compared(axis: str, tmp_path: Path) -> None:
     planned = plan(_study(tmp_path, axis, OTHER_TESTS[axis], variants=["dense"]))
     assert any("not the same test" in note for note in planned.notes)
-    baseline, other = _cells(_made_up(planned))
+    baseline, other = _made_up(planned)
     assert baseline.is_baseline
     assert other.verdict is not None and other.difference is None and other.value is not None
     assert (other.verdict.kind, other.verdict.reason) == (VerdictKind.NO_COMPARISON, Reason.OTHER_TEST)
@@ -72,8 +68,8 @@ def test_cells_with_different_tests_are_not_compared(axis: str, tmp_path: Path) 
 
 def test_no_output_compares_cells_with_different_tests(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = _study(tmp_path, "task", OTHER_TESTS["task"], variants=["dense"])
-    result = run(source, root=root, display=QUIET, train="tests.support.study_fakes:settling")
-    print_results(result, compare_result(result))
+    run(source, root=root, display=QUIET, train="tests.support.study_fakes:settling")
+    print_results(*recorded("small", root))
     folder = report("small", root, tmp_path / "page")
     for text in [capsys.readouterr().out, *((folder / name).read_text() for name in ("README.md", "index.html", "cells.csv"))]:
         assert "not the same test" in text and "other data" in text
@@ -87,7 +83,7 @@ def test_no_output_compares_cells_with_different_tests(root: Path, tmp_path: Pat
 @pytest.mark.parametrize("axis", ["task.length", "evaluate.test_limit"])
 def test_the_baseline_with_the_same_test_is_the_partner(axis: str, tmp_path: Path) -> None:
     source = _study(tmp_path, axis, OTHER_TESTS[axis], variants=["dense", "no_wo"], baseline="variant")
-    cells = _cells(_made_up(plan(source)))
+    cells = _made_up(plan(source))
     compared = {cell.name: cell.baseline for cell in cells if cell.difference}
     assert compared == {cell.name: cell.name.replace("no_wo", "dense") for cell in cells if "no_wo" in cell.name}
     assert len(compared) == 2 and not any("batches" in note for note in notes(cells, ONE))
@@ -98,7 +94,7 @@ def test_the_note_on_other_batches_appears_only_where_it_is_true(axis: str, same
     values = (ALIKE if same else OTHER_BATCHES)[axis]
     planned = plan(_study(tmp_path, axis, values, variants=["dense"]))
     assert not any("not the same test" in note for note in planned.notes)
-    cells = _cells(_made_up(planned))
+    cells = _made_up(planned)
     assert cells[1].difference is not None and cells[1].verdict is not None
     assert cells[1].verdict.kind != VerdictKind.NO_COMPARISON
     text = " ".join(notes(cells, ONE))
@@ -107,7 +103,7 @@ def test_the_note_on_other_batches_appears_only_where_it_is_true(axis: str, same
 
 def test_cells_that_see_other_batches_are_named_beside_those_that_do_not(tmp_path: Path) -> None:
     source = _study(tmp_path, "train.batch_size", [2, 4], variants=["dense", "no_wo"])
-    cells = _cells(_made_up(plan({**source, "baseline": {"variant": "dense", "train.batch_size": 2}})))
+    cells = _made_up(plan({**source, "baseline": {"variant": "dense", "train.batch_size": 2}}))
     text = " ".join(notes(cells, ONE))
     names = ", ".join(cell.name for cell in cells if "batch_size=4" in cell.name)
     assert f"their baseline: {names} (train.batch_size 4 instead of 2);" in text

@@ -14,7 +14,6 @@ from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
 from attnlab.registry import ESTIMATORS
 from attnlab.report import stored
-from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
@@ -26,7 +25,7 @@ from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.adaptive import seed_notes
-from attnlab.tracking.tags import question
+from attnlab.study.comparison import StudyInfo, comparison_of
 from tests.planning.test_estimand import study as planned_study
 from tests.report.test_summary import ONE, study
 from tests.support.pages import changed_files
@@ -150,7 +149,7 @@ def test_an_estimator_of_a_user_works_through_plan_table_verdict_and_page(
 ) -> None:
     monkeypatch.setitem(ESTIMATORS._registered, "geometric_mean", GeometricMean)
     planned = plan(planned_study(estimand="geometric_mean"))
-    assert question(planned)["estimand"]["name"] == "geometric_mean" and seed_notes(planned) == []
+    assert comparison_of(planned).estimand.name == "geometric_mean" and seed_notes(planned) == []
     spec = changed(SPEC, estimand=planned.estimand, margin=None)
     cells, rows = table(spec)
     expected = statistics.geometric_mean(run["recall"] for run in runs() if run["cell"] == "dense")

@@ -14,7 +14,6 @@ from attnlab.config.design import Factor, FactorialDesign
 from attnlab.config.factors import design_cell_name
 from attnlab.report.analysis import Results, analyze
 from attnlab.report.factorial import describe_effect_verdict, effect_notes, effect_table, summarize_effects
-from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.report.write import write
@@ -23,6 +22,7 @@ from attnlab.stats.compared import compare_cells
 from attnlab.stats.factorial import estimate_effects
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
+from attnlab.study.comparison import StudyInfo
 from tests.support.specs import comparison_spec
 
 DESIGN = FactorialDesign(
@@ -36,8 +36,9 @@ DESIGN = FactorialDesign(
     8,
 )
 AXES = tuple(factor.name for factor in DESIGN.factors)
-SPEC = comparison_spec("parts", AXES, "bits_per_byte", "min", margin=0.05, factorial=DESIGN)
-INFO = StudyInfo(SPEC, "study: parts\n", order=tuple(design_cell_name(DESIGN, point) for point in DESIGN.points))
+ORDER = tuple(design_cell_name(DESIGN, point) for point in DESIGN.points)
+SPEC = comparison_spec("parts", AXES, "bits_per_byte", "min", margin=0.05, factorial=DESIGN, order=ORDER)
+INFO = StudyInfo(SPEC, "study: parts\n")
 STARTED = pandas.Timestamp("2026-01-02 03:04", tz="UTC")
 NO_CURVES = pandas.DataFrame(columns=["run_id", "name", "metric", "step", "value"])
 
@@ -70,7 +71,7 @@ def test_terminal_page_and_files_have_the_same_effects(tmp_path: Path, capsys: p
 
     cells = summarize_cells([{str(k): v for k, v in row.items()} for row in runs().to_dict("records")], SPEC)
     result = estimate_effects(cells, SPEC)
-    print_lines(analyze(Results(compare_cells(runs().to_dict("records"), SPEC, order=()))))
+    print_lines(analyze(Results(compare_cells(runs().to_dict("records"), SPEC))))
     printed = capsys.readouterr().out
     with (tmp_path / "effects.csv").open() as file:
         stored = {row["effect"]: row for row in csv.DictReader(file)}

@@ -11,6 +11,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.write import merge_notes
 from attnlab.report.write import write_report as report
+from attnlab.study.comparison import comparison_of, to_json
 from attnlab.tracking.client import connect
 from attnlab.tracking.experiment import log_answer
 from attnlab.tracking.tracker import Tracker
@@ -28,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = f"# {question}\n#\n# Two seeds of a toy say little about a large model.\n{STUDY}"
         made = plan(write(folder, text.replace("study: s", f"study: {name}"), name=f"{name}.yaml"))
         tracker = Tracker(made, folder / "runs")
-        tracker.log_study()
+        tracker.log_study(to_json(comparison_of(made)))
         for run in made.runs:
             value = 2.0 + run.seed / 100 + 0.25 * (run.cell.name == "no_wo") * (1 + i + run.seed / 1e4)
             tracker.finish(tracker.start(run), RunState.COMPLETED, summary={"bits_per_byte": value, "parameters": 1000.0})

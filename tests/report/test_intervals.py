@@ -14,16 +14,16 @@ from attnlab.planning.plan import plan
 from attnlab.report import figures
 from attnlab.report.notes import notes_on_intervals
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, seed_plot
-from attnlab.report.result import compare_result
 from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_difference
-from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.compare import CellSummary
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
-from attnlab.study.result import Row, StudyResult
+from attnlab.study.result import Row
 from tests.report.test_summary import ONE, STEADY, study
+from tests.support.compared import of_rows
 from tests.support.drawings import parse
 from tests.support.specs import changed
 
@@ -151,9 +151,10 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
         for cell, values in zip(made.cells, VALUES.values(), strict=True)
         for seed, value in enumerate(values)
     ]
-    print_results(result := StudyResult(made, rows), compare_result(result))
+    info, compared = of_rows(made, rows)
+    print_results(info, compared)
     text = capsys.readouterr().out
-    cells = summarize_cells(StudyResult(made, rows).records(), StudyResult(made, rows).comparison())
+    cells = compared.cells
     page = verdict_table(cells, SPEC)
     at = [column.heading for column in page.columns].index("difference")
     shown = [row.cells[at] for row in page.rows if row.cells[at]]

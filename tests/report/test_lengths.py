@@ -34,7 +34,7 @@ def records(**changes: Any) -> list[dict[str, Any]]:
 
 
 def section(runs: list[dict[str, Any]], spec: ComparisonSpec = SPEC) -> PageSection | None:
-    compared, analysis = compare_cells(runs, spec, order=()), LengthsAnalysis()
+    compared, analysis = compare_cells(runs, spec), LengthsAnalysis()
     results = Results(compared, colors=cell_colors(compared.cells))
     curves = analysis.estimate(results)
     return analysis.section(curves, results) if curves else None

@@ -1,5 +1,6 @@
 """Tests of the section on predictive validity and its line in the terminal."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,9 @@ import pandas
 
 from attnlab._util.user_code import load_file
 from attnlab.report import write
-from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
+from attnlab.study.comparison import StudyInfo
 from examples.my_analysis.validity import (
     TITLE,
     format_near,
@@ -27,7 +28,7 @@ load_file(Path("examples/my_analysis/validity.py"))
 
 def written(folder: Path, runs: list[dict[str, Any]], spec: Any) -> str:
     frame = pandas.DataFrame([run | {"task": "pydocs length=16"} for run in runs])
-    write.write(folder, info=StudyInfo(spec, analyses=NAMES), runs=frame, curves=CURVES)
+    write.write(folder, info=StudyInfo(replace(spec, analyses=NAMES)), runs=frame, curves=CURVES)
     return (folder / "README.md").read_text()
 
 

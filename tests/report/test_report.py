@@ -237,7 +237,7 @@ def test_every_variant_has_a_colour_of_its_own() -> None:
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:
-    source = replace(INFO, order=("b", "a"))
+    source = replace(SPEC, order=("b", "a"))
     assert sorted(["a", "x", "b"], key=source.position) == ["b", "a", "x"]
 
 

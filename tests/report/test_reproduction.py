@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from attnlab import load_runs
 from attnlab.cli import main
-from attnlab.report.methods import load_study_info, reproduction
+from attnlab.report.methods import reproduction
 from attnlab.report.write import write_report as report
+from attnlab.study.comparison import load_info
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.experiment import Call
@@ -64,7 +64,7 @@ def test_commands_have_no_path_of_one_machine_and_no_shared_queue() -> None:
 
 def test_the_file_of_a_run_from_a_dictionary_has_its_assignments(root: Path) -> None:
     run(study(), sets={"train.lr": 0.125, "seeds": [7]}, root=root, display=QUIET, train="tests.support.study_fakes:good")
-    info = load_study_info(load_runs("small", root), root=root)
+    info = load_info("small", root)[0]
     assert "lr: 0.125" in info.yaml and "- 7" in info.yaml and info.calls[0].command == "attnlab run small.yaml"
 
 

@@ -16,8 +16,8 @@ from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.report.result import load_compared
 from attnlab.stats.compared import Compared
+from attnlab.study import comparison
 from attnlab.study.execution.progress import ProgressDisplay
-from attnlab.tracking import runs as tracked
 from tests.study.test_study import study
 
 approx = partial(pytest.approx, rel=1e-5)  # tables have six digits
@@ -100,7 +100,7 @@ def test_verdicts_are_a_look_that_later_ones_are_corrected_for(tmp_path: Path) -
     assert looks(second.compared) == 1, "nobody has looked at the first result"
     third = go(tmp_path, seeds=[0, 1, 2, 3, 4])
     assert looks(third.compared) == looks(load_compared("small", tmp_path)) == 2
-    assert max(first.verdicts["seeds"]) == 3, "a result keeps its own runs"
+    assert max(first.verdicts["seeds"]) == 5, "it is read back from the record"
 
 
 def test_without_a_result_there_are_columns_and_a_reason(
@@ -113,7 +113,7 @@ def test_without_a_result_there_are_columns_and_a_reason(
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path))
     assert main.main(["verdict", "small"]) == 0
     assert "No run has completed" in capsys.readouterr().out
-    monkeypatch.setattr(tracked, "load_runs", lambda *_: pandas.DataFrame())
+    monkeypatch.setattr(comparison, "load_runs", lambda *_: pandas.DataFrame())
     assert list(attnlab.verdicts("small", tmp_path).columns) == COLUMNS
     assert main.main(["verdict", "small"]) == 2
     assert "the study 'small' has no runs yet" in capsys.readouterr().err

@@ -14,13 +14,13 @@ from attnlab.cli._results import print_results
 from attnlab.config.search import SearchConfig
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report
-from attnlab.report.methods import load_study_info
-from attnlab.report.result import compare_result
 from attnlab.stats import search as stats_search
-from attnlab.study.result import Row, StudyResult
+from attnlab.study.comparison import comparison_of, load_info, to_json
+from attnlab.study.result import Row
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
+from tests.support.compared import of_rows
 from tests.support.specs import changed
 from tests.support.studies import SEARCH as STUDY
 from tests.support.studies import write
@@ -117,7 +117,7 @@ def test_cells_that_were_tried_at_different_values() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     runs, points = made_up_search()
-    report.write(out, info=replace(INFO, search=SEARCH), runs=runs, curves=points)
+    report.write(out, info=replace(INFO, spec=replace(INFO.spec, search=SEARCH)), runs=runs, curves=points)
     return out
 
 
@@ -171,7 +171,7 @@ def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_p
     chosen = {"train.lr": 1e-2, "train.batch_size": 4}
     rows += [row(made.search_run(dense, 1, chosen), "completed", valid_bits_per_byte=3.25)]
     rows += [row(made.confirm_run(dense, s, PARAMS), "completed", bits_per_byte=3.0 + s / 1e3) for s in (100, 101)]
-    print_results(result := StudyResult(made, rows), compare_result(result))
+    print_results(*of_rows(made, rows))
     out = capsys.readouterr().out
     lines = {line.partition("  ")[0]: line for line in out.splitlines()}
     assert "3.1005" in lines["dense"] and "3.25" not in lines["dense"]
@@ -189,7 +189,7 @@ def recorded(root: Path, folder: Path) -> Plan:
     """Return the runs folder of a searched study with one trial and one confirmed run in MLflow."""
     made = plan(write(folder, STUDY), sets={"search.trials": 5})
     tracker = Tracker(made, root)
-    tracker.log_study()
+    tracker.log_study(to_json(comparison_of(made)))
     for run, summary in (
         (made.search_run(made.cells[0], 3, PARAMS), {"valid_bits_per_byte": 3.5}),
         (made.confirm_run(made.cells[0], 101, PARAMS), {"valid_bits_per_byte": 3.5, "bits_per_byte": 3.25}),
@@ -211,7 +211,7 @@ def test_the_phases_are_told_apart_in_mlflow_and_read_back(tmp_path: Path, capsy
     assert data.tags["attnlab.phase"] == "search" and json.loads(data.tags["attnlab.params"]) == PARAMS
     assert "trial 3 of its search" in data.tags["mlflow.note.content"]
     assert "| train.lr (chosen by the search) | 0.002 |" in data.tags["mlflow.note.content"]
-    read = load_study_info(frame, root=tmp_path / "runs")
+    read = load_info("s", tmp_path / "runs")[0].spec
     assert read.search == made.study.search and read.search is not None and read.search.trials == 5
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path / "runs"))
     assert main.main(["runs", "s"]) == 0

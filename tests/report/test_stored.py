@@ -15,11 +15,11 @@ from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.extras.rerender import main, rerender
 from attnlab.report import write
-from attnlab.report.methods import StudyInfo
 from attnlab.report.page import RENDERED
 from attnlab.report.stored import FILE, load, stored_version
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
+from attnlab.study.comparison import StudyInfo
 from attnlab.tracking.artifacts import AttentionMap, ReferenceScore
 from attnlab.tracking.experiment import Call
 from docgen.links import LINK
@@ -49,7 +49,7 @@ def _odd_runs() -> pandas.DataFrame:
 
 STUDIES = {
     "grid": (replace(INFO, reference_scores=(SCORE,)), *made_up(), []),
-    "search": (replace(INFO, search=SEARCH), *made_up_search(), []),
+    "search": (replace(INFO, spec=replace(INFO.spec, search=SEARCH)), *made_up_search(), []),
     "maps": (
         replace(INFO, spec=changed(INFO.spec, looks=Looks(2, 5)), selection=Selection(changed="margin 1")),
         *made_up(),
@@ -149,7 +149,7 @@ def test_there_are_committed_pages() -> None:
 
 
 def test_a_study_info_survives_storage(tmp_path: Path) -> None:
-    info = replace(INFO, search=SEARCH, skipped=(("a", "b"),), spec=replace(INFO.spec, doubles={"x": "y"}))
+    info = replace(INFO, spec=replace(INFO.spec, search=SEARCH, skipped=(("a", "b"),), doubles={"x": "y"}))
     write.write(tmp_path, info=info, runs=made_up()[0], curves=made_up()[1])
     loaded = load(tmp_path)["info"]
     assert isinstance(loaded, StudyInfo) and loaded == info

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import pandas
 import pytest
 
-from attnlab.report.methods import StudyInfo
 from attnlab.report.page import Page, PageSection, make_page
 from attnlab.report.section import Table
 from attnlab.report.stored import cells_frame
 from attnlab.stats.compare import runs_at_best, summarize_cells
-from attnlab.stats.sweep import swept_path
+from attnlab.study.comparison import StudyInfo
 from attnlab.tracking.artifacts import ReferenceScore
 from tests.support.specs import changed
 from tests.support.sweeps import PATH, RATES, SPEC, sweep_record, sweep_records
@@ -112,8 +111,3 @@ def test_learning_curves_are_those_of_the_best_rate_tried():
     assert {(r["cell"], round(r[PATH], 5)) for r in chosen} == {("dense", 0.00316), ("no_wo", 0.001)}
     assert runs_at_best(records, [], changed(SPEC, sweep="")) == records
     assert "best learning rate" in section(swept_page(records), "Learning curves").paragraphs[0]
-
-
-def test_the_swept_path_is_read_from_the_runs():
-    assert swept_path(sweep_records({"dense": (3e-3, 2.0)})) == PATH
-    assert swept_path([{"phase": "grid", "params": {}}, {"phase": "search", "params": {PATH: 1}}]) is None

@@ -11,15 +11,15 @@ from attnlab.cli._results import print_results, print_verdict
 from attnlab.errors import UserError
 from attnlab.extras.rerender import rerender
 from attnlab.planning.plan import Plan, plan
-from attnlab.report.methods import load_study_info
-from attnlab.report.result import compare_result, verdicts
+from attnlab.report.result import verdicts
 from attnlab.report.write import write_report as report
 from attnlab.stats import paired
+from attnlab.stats.cells import Goal
 from attnlab.stats.compare import summarize_cells
-from attnlab.study.result import StudyResult, row_of_record
-from attnlab.tracking.client import search_runs
-from attnlab.tracking.runs import load_runs, questions, recorded_experiment
+from attnlab.study.comparison import comparison_of, load_info, to_json
+from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
+from tests.support.compared import recorded
 from tests.support.pages import changed_files
 from tests.support.specs import changed
 from tests.support.studies import write
@@ -64,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
     folder = tmp_path_factory.mktemp("tasks")
     study = planned(folder)
     tracker = Tracker(study, folder / "runs")
-    tracker.log_study()
+    tracker.log_study(to_json(comparison_of(study)))
     for run in study.runs:
         tracker.finish(tracker.start(run), RunState.COMPLETED, summary=score(study, run))
     return study, folder / "runs"
@@ -101,7 +101,7 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
 ) -> None:
     study, root = made
     runs = load_runs("both", root)
-    spec = load_study_info(runs, root=root).spec
+    spec = load_info("both", root)[0].spec
     assert [part.metric for part in spec.parts] == ["bits_per_byte", "accuracy"]
     assert [part.margin for part in spec.parts] == [0.01, 0.02]
     cells = {cell.name: cell for cell in summarize_cells(runs.to_dict("records"), spec)}
@@ -123,14 +123,10 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
                 assert float(row["difference"]) == pytest.approx(difference.interval.mean, rel=1e-5)
     # The terminal
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
-    recorded = recorded_experiment("both", root)
-    assert recorded is not None
-    records = search_runs(recorded[0], recorded[1].experiment_id)
-    result = StudyResult(study, [row_of_record(record, root=root) for record in records])
-    assert changed(result.comparison(), looks=None) == changed(spec, looks=None)
+    assert comparison_of(study) == changed(spec, looks=None)
     capsys.readouterr()
-    compared = compare_result(result)
-    print_results(result, compared)
+    info, compared = recorded("both", root)
+    print_results(info, compared)
     print_verdict(compared)
     printed = capsys.readouterr().out
     assert (
@@ -165,14 +161,14 @@ def test_the_pages_of_a_study_of_two_tasks(made: tuple[Plan, Path], tmp_path: Pa
 
 def test_the_record_names_the_tasks_and_a_page_of_several_studies_takes_them(made: tuple[Plan, Path], tmp_path: Path) -> None:
     study, root = made
-    (question,) = questions("both", root)
-    assert question["tasks"] == {"text": ["bits_per_byte", "min"], "reviews": ["accuracy", "max"]}
-    assert question["task_axis"] == "setting" and question["margin"] == {"text": 0.01, "reviews": 0.02}
+    spec = load_info("both", root)[0].spec
+    assert spec.tasks == {"text": Goal("bits_per_byte", "min", 0.01), "reviews": Goal("accuracy", "max", 0.02)}
+    assert spec.task_axis == "setting"
     other = plan(
         write(tmp_path, STUDY.replace("study: both", "study: other").replace("seeds: 0-4", "seeds: 5-9"), name="o.yaml")
     )
     tracker = Tracker(other, root)
-    tracker.log_study()
+    tracker.log_study(to_json(comparison_of(other)))
     for run in other.runs:
         tracker.finish(tracker.start(run), RunState.COMPLETED, summary=score(other, run))
     folder = report(["both", "other"], root, tmp_path / "page")

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.report import write
-from attnlab.report.methods import StudyInfo
 from attnlab.report.stored import load
 from attnlab.report.summary import summarize
 from attnlab.report.trend import describe_trend, draw_trends, trend_notes, with_trends
 from attnlab.report.wording import SIMULTANEOUS_MARK
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import Trend, summarize_trends
+from attnlab.study.comparison import StudyInfo
 from tests.support.levels import made_up_levels
 from tests.support.pages import changed_files
 

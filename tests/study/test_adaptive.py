@@ -9,17 +9,17 @@ import pytest
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
-from attnlab.report import methods
 from attnlab.report.wording import describe_verdict
-from attnlab.stats.compare import CellSummary, summarize_cells
-from attnlab.stats.records import exclude_trials
+from attnlab.stats.compare import CellSummary
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import Reason
 from attnlab.study import adaptive
+from attnlab.study.comparison import load_info
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import QUIET, study, trained
+from tests.support.compared import recorded
 
 GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]}
 
@@ -47,20 +47,18 @@ def go(root: Path, fate: str = "settling", **changes: Any) -> tuple[dict[str, Ce
     options = {"futility": 0, **{key: changes.pop(key) for key in keys if key in changes}}
     show = _Lines()
     fates = {"root": root, "display": show, "train": f"tests.support.study_fakes:{fate}"}
-    result, history = adaptive.run_until_conclusive(asked(**changes), run=run, **fates, **options)
-    assert history.looks is not None
+    adaptive.run_until_conclusive(asked(**changes), run=run, **fates, **options)
+    info, compared = recorded("small", root)
+    assert info.spec.looks is not None
     return (
-        {row.name.split()[0]: row for row in adaptive.table(result, history)},
-        history.looks,
+        {row.name.split()[0]: row for row in compared.cells},
+        info.spec.looks,
         [line for line in show.lines if "still inconclusive" in line or "no more seeds" in line],
     )
 
 
 def report_of(root: Path) -> dict[str, CellSummary]:
-    runs = load_runs("small", root)
-    spec = methods.load_study_info(runs, root=root).spec
-    cells = summarize_cells(exclude_trials(runs.to_dict("records")), spec)  # type: ignore[arg-type]
-    return {cell.name.split()[0]: cell for cell in cells}
+    return {cell.name.split()[0]: cell for cell in recorded("small", root)[1].cells}
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +141,9 @@ def test_a_searched_study_adds_seeds_to_what_it_confirms(root: Path) -> None:
     del config["seeds"]
     config["grid"] = {**GRID, "variant": ["dense", "wide"]}
     fates = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
-    result, history = adaptive.run_until_conclusive(config, run=run, max_seeds=3, **fates)
+    result = adaptive.run_until_conclusive(config, run=run, max_seeds=3, **fates)
     confirmed = [row.seed for row in result.rows if row.phase == "confirm" and row.cell.startswith("wide")]
-    assert confirmed == [4, 5, 7] and history.looks == Looks(2, 3), "6 is the seed of the search"
+    assert confirmed == [4, 5, 7] and load_info("small", root)[0].spec.looks == Looks(2, 3), "6 is the seed of the search"
     assert sum(row.phase == "search" for row in result.rows) == 4
 
 
@@ -157,7 +155,7 @@ def test_a_study_with_seeds_auto_adds_them_by_itself(root: Path) -> None:
     cells = report_of(root)
     assert {name: row.seeds for name, row in cells.items()} == {"dense": 5, "no_wo": 3, "wide": 5}
     assert len(result.rows) == 13 and len(trained(root)) == 13
-    spec = methods.load_study_info(load_runs("small", root), root=root).spec
+    spec = load_info("small", root)[0].spec
     assert spec.looks == Looks(3, 5), "the looks are announced"
     again, listed = plan(asked(seeds="auto")), plan(asked(seeds="auto"), sets={"seeds": "0-1"})
     assert again.study.max_seeds == 12 and listed.study.max_seeds is None and listed.seeds == [0, 1]

@@ -10,17 +10,16 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.figures import cell_colors, draw_differences
-from attnlab.report.methods import load_study_info
 from attnlab.report.page import overview
-from attnlab.report.result import compare_result
 from attnlab.report.stored import cells_frame
 from attnlab.report.summary import summarize
 from attnlab.report.verdicts import notes, verdict_table
 from attnlab.stats.compare import comparisons, summarize_cells
 from attnlab.stats.joint import moderate
 from attnlab.stats.paired import correct, difference
-from attnlab.tracking.runs import load_runs
+from attnlab.study.comparison import load_info
 from tests.study.test_study import go, study
+from tests.support.compared import recorded
 from tests.support.specs import changed, comparison_spec
 
 SPEC = comparison_spec(
@@ -101,9 +100,9 @@ def test_the_report_shows_every_comparison() -> None:
 def test_several_baselines_from_the_file_to_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned"]}
     result = go(tmp_path, grid=grid, baseline=[{"variant": "dense"}, {"variant": "no_wo"}])
-    spec = load_study_info(load_runs("small", tmp_path), root=tmp_path).spec
-    assert spec.baselines == ({"variant": "dense"}, {"variant": "no_wo"}) == result.comparison().baselines
-    print_results(result, compare_result(result))
+    spec = load_info("small", tmp_path)[0].spec
+    assert spec.baselines == ({"variant": "dense"}, {"variant": "no_wo"})
+    print_results(*recorded("small", tmp_path))
     out = capsys.readouterr().out
     assert "against dense learned" in out and "against no_wo learned" in out
     again = read_study(result.plan.study.model_dump(mode="json", exclude_defaults=True))

@@ -8,11 +8,11 @@ from attnlab.cli.main import main
 from attnlab.extras.sharing.bundle import write_bundle
 from attnlab.extras.sharing.merge import merge
 from attnlab.report.conclusion import describe_selection
-from attnlab.report.methods import load_study_info
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
+from attnlab.study.comparison import load_info
 from attnlab.study.looks import record_look
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.client import connect, snapshot
@@ -29,14 +29,14 @@ SCORES = {"dense": {seed: DENSE[seed] for seed in range(3)}, "narrow": LUCKY}
 
 
 def selection_of(root: Path, study: str = "small") -> Selection:
-    return load_study_info(load_runs(study, root), root=root).selection
+    return load_info(study, root)[0].selection
 
 
 def looked_at(root: Path, study: str = "small") -> dict[str, CellSummary]:
     """Look at a study; return its cells."""
     with snapshot():
         runs = load_runs(study, root)
-        spec = load_study_info(runs, root=root).spec
+        spec = load_info(study, root)[0].spec
         records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
         history = record_look(spec, summarize_cells(records, spec), root)
     return {cell.name: cell for cell in summarize_cells(records, history.apply(spec))}
@@ -142,7 +142,7 @@ def test_a_question_that_differs_from_the_first_one_is_named(root: Path) -> None
     store_study(root, "small", SCORES)
     ask(root, "small", {"margin": 0.001}, {"margin": 0.5})
     assert selection_of(root).changed == "margin 0.001 (now 0.5)"
-    ask(root, "small", {"margin": 0.001}, {"margin": 0.5, "baseline": {"variant": "narrow"}})
+    ask(root, "small", {"margin": 0.001}, {"margin": 0.5, "baselines": [{"variant": "narrow"}]})
     assert selection_of(root).changed == "baseline variant dense (now variant narrow), margin 0.001 (now 0.5)"
 
 
@@ -180,4 +180,4 @@ def test_a_bundle_has_the_plan_the_looks_and_the_withdrawn_runs(
     for folder in (root, merged):
         selection = selection_of(folder)
         assert selection.withdrawn == (("narrow", (5,)),) and selection.not_run == (("narrow", (6,)),)
-        assert load_study_info(load_runs("small", folder), root=folder).spec.looks == Looks(6, 6)
+        assert load_info("small", folder)[0].spec.looks == Looks(6, 6)

@@ -161,7 +161,7 @@ def test_workers_run_at_the_same_time_and_divide_the_threads(folder: Path, monke
 
 def test_seeds_are_added_until_the_verdict_is_conclusive(folder: Path) -> None:
     write(folder, "score += 0.097 * (how == 'gated')\n" + END)
-    result, _ = run_until_conclusive({**STUDY, "seeds": [0, 1]}, run=run, max_seeds=4, root=folder / "runs")
+    result = run_until_conclusive({**STUDY, "seeds": [0, 1]}, run=run, max_seeds=4, root=folder / "runs")
     assert {row.state for row in result.rows} == {"completed"} and len(result.rows) > 4
 
 

@@ -7,13 +7,13 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.write import write_report as report
-from attnlab.stats.compare import summarize_cells
 from attnlab.stats.factorial import estimate_effects
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_runs
 from tests.config.test_factors import FACTORS
 from tests.study.test_study import QUIET
+from tests.support.compared import recorded
 from tests.support.studies import write
 
 STUDY = FACTORS.replace("design: full", "design: fractional").replace(
@@ -26,8 +26,8 @@ def test_a_half_fraction_from_yaml_to_table(root: Path, tmp_path: Path) -> None:
     options = {"root": root, "display": QUIET, "train": "tests.support.study_fakes:settling"}
     result = run(path, reference_scores=False, **options)
     assert result.ok and len(result.rows) == 8
-    spec = result.comparison()
-    effects = estimate_effects(summarize_cells(result.records(), spec), spec)
+    info, compared = recorded(result.plan.study.study, root)
+    effects = estimate_effects(compared.cells, info.spec)
     assert effects is not None and [effect.name for effect in effects.main] == [
         "no_wo",
         "rotary instead of learned",

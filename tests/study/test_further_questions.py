@@ -14,17 +14,17 @@ from attnlab.cli._results import print_results
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.report.conclusion import conclusions, verdicts_frame
-from attnlab.report.methods import load_study_info
 from attnlab.report.page import make_page, write_page
-from attnlab.report.result import compare_result
 from attnlab.report.stored import load
 from attnlab.report.write import write_report
 from attnlab.stats import paired
 from attnlab.stats.cells import ComparisonSpec, Goal, comparisons
-from attnlab.stats.compare import summarize_cells, summarize_questions
+from attnlab.stats.compare import summarize_questions
+from attnlab.study.comparison import load_info
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from tests.study.test_study import QUIET, study
+from tests.support.compared import recorded
 
 TABLE = {
     "grid": {"variant": ["dense", "no_wo", "narrow"]},
@@ -41,7 +41,8 @@ def trained(root: Path, **changes: Any) -> Any:
 
 
 def test_each_question_has_its_verdicts_in_python_terminal_and_page(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    compared = compare_result(trained(root))
+    trained(root)
+    compared = recorded("small", root)[1]
     frame = verdicts_frame(compared).set_index(["metric", "cell"])
     assert frame["verdict"].to_dict() == {
         ("bits_per_byte", "dense"): "baseline",
@@ -58,7 +59,7 @@ def test_each_question_has_its_verdicts_in_python_terminal_and_page(root: Path, 
     assert "In valid bits per byte: `narrow` is better than `dense`; `no_wo` is as good, within 0.2" in sentence
 
     pandas.testing.assert_frame_equal(verdicts("small", root).set_index(["metric", "cell"]), frame)
-    info = load_study_info(load_runs("small", root), root=root)
+    info = load_info("small", root)[0]
     page = make_page(info, runs=load_runs("small", root), curves=load_curves("small", root))
     (section,) = [section for section in page.sections if section.title == "Further questions"]
     assert section.table
@@ -78,13 +79,14 @@ def test_a_stored_page_has_the_questions(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_verdicts_of_all_questions_are_corrected_together(root: Path) -> None:
-    result = trained(root)
-    spec = result.comparison()
-    tables = summarize_questions(result.records(), spec)
+    trained(root)
+    compared = recorded("small", root)[1]
+    tables = [compared.cells, *(asked.cells for asked in compared.further)]
     differences = [row.difference for cells in tables for row in comparisons(cells) if row.difference]
     assert {difference.comparisons for difference in differences} == {4}
     assert [d.p_holm for d in differences] == [d.p_holm for d in paired.correct(differences) if d]
-    alone = [row.difference for row in summarize_cells(result.records(), trained(root, questions=[]).comparison())]
+    trained(root, questions=[])
+    alone = [row.difference for row in recorded("small", root)[1].cells]
     assert alone[1] and tables[0][1].difference and alone[1].p_holm < tables[0][1].difference.p_holm  # type: ignore[operator]
 
 
@@ -92,7 +94,7 @@ def test_a_question_that_is_added_after_results_is_a_change_of_the_comparison(ro
     trained(root, questions=[])
     verdicts("small", root)
     trained(root)
-    info = load_study_info(load_runs("small", root), root=root)
+    info = load_info("small", root)[0]
     assert info.selection.changed == "questions none (now valid bits per byte (margin 0.2))"
 
 

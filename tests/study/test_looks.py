@@ -9,12 +9,12 @@ import pytest
 
 from attnlab.cli import main
 from attnlab.errors import UserError
-from attnlab.report import methods
 from attnlab.report.wording import format_difference, format_interval
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.records import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study import looks as study_looks
+from attnlab.study.comparison import load_info
 from attnlab.study.run import run
 from attnlab.tracking.looks import RecordedLooks, read_looks
 from attnlab.tracking.runs import load_runs
@@ -44,7 +44,7 @@ def attnlab(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def spec_of(root: Path) -> Any:
-    return methods.load_study_info(load_runs("small", root), root=root).spec
+    return load_info("small", root)[0].spec
 
 
 def loaded(root: Path) -> dict[str, CellSummary]:

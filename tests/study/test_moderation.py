@@ -8,15 +8,14 @@ from attnlab import load_runs
 from attnlab.cli._results import print_results
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
-from attnlab.report.methods import load_study_info
 from attnlab.report.page import make_page
-from attnlab.report.result import compare_result
 from attnlab.report.stored import load
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from tests.study.test_study import QUIET, study
+from tests.support.compared import recorded
 from tests.support.paths import REPORTS
 from tests.tracking.test_questions import run_study
 
@@ -31,14 +30,14 @@ TABLE = {
 @pytest.mark.parametrize("moderate", [True, False])
 def test_terminal_page_and_loaded_runs_agree(root: Path, moderate: bool, capsys: pytest.CaptureFixture[str]) -> None:
     config = {**study(), **TABLE, "moderate": moderate}
-    result = run(config, root=root, display=QUIET, train="tests.support.study_fakes:settling_evenly")
-    print_results(result, compare_result(result))
+    run(config, root=root, display=QUIET, train="tests.support.study_fakes:settling_evenly")
+    info, compared = recorded("small", root)
+    print_results(info, compared)
     text = " ".join(capsys.readouterr().out.split())
     runs = load_runs("small", root)
-    info = load_study_info(runs, root=root)
     page = make_page(info, runs=runs, curves=load_curves("small", root))
     tables = [
-        summarize_cells(result.records(), result.comparison()),
+        compared.cells,
         summarize_cells(runs.to_dict("records"), info.spec),  # type: ignore[arg-type]
         page.cells,
     ]

@@ -8,12 +8,12 @@ import pytest
 import attnlab
 from attnlab._util.database import storage_url
 from attnlab.errors import UserError
-from attnlab.report.methods import load_study_info
+from attnlab.study.comparison import load_info
 from attnlab.study.run import run
 from attnlab.study.trials.store import Store
 from attnlab.tracking.client import connect
 from attnlab.tracking.experiment import log_answer
-from attnlab.tracking.runs import find_experiment, load_runs
+from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import split_note, to_yaml
 from tests.study.test_study import QUIET, study
 from tests.support.postgres import Server
@@ -30,7 +30,7 @@ def test_a_file_that_changes_while_its_study_runs_is_not_read_again(later: str, 
     plan = attnlab.plan(file)
     file.write_text(later, encoding="utf-8")
     run(plan, root=root, **FAKE)
-    info = load_study_info(load_runs("small", root), root=root)
+    info = load_info("small", root)[0]
     assert info.yaml == text and info.spec.baseline == {"variant": "dense"}
 
 

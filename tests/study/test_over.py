@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from attnlab.cli._results import print_results
-from attnlab.report.methods import load_study_info
-from attnlab.report.result import compare_result
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.trend import TrendKind, summarize_trends
+from attnlab.study.comparison import load_info
 from attnlab.study.result import StudyResult
 from attnlab.tracking.runs import load_runs
 from tests.study.test_study import go, trained
+from tests.support.compared import recorded
 
 STUDY: dict[str, Any] = {
     "grid": {"variant": ["dense", "no_wo"]},
@@ -42,13 +42,13 @@ def test_every_cell_is_trained_at_every_level(levelled: tuple[Path, StudyResult]
 def test_terminal_page_and_runs_have_the_same_trend(
     levelled: tuple[Path, StudyResult], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, result = levelled
+    folder, _ = levelled
     runs = load_runs("small", folder)
-    spec = load_study_info(runs, root=folder).spec
-    assert spec.over == "train.steps" == result.comparison().over
+    spec = load_info("small", folder)[0].spec
+    assert spec.over == "train.steps"
     (trend,) = summarize_trends(summarize_cells(runs.to_dict("records"), spec), spec)  # type: ignore[arg-type]
     assert trend.kind is TrendKind.SHRINKS and trend.slope is not None
-    print_results(result, compare_result(result))
+    print_results(*recorded("small", folder))
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trend: ")]
     text = (report("small", folder, tmp_path) / "README.md").read_text()
     row = next(row for row in text.partition("## Trend over steps")[2].splitlines() if row.startswith("| no_wo"))
@@ -65,6 +65,6 @@ def test_another_level_is_trained_beside_the_others_and_a_changed_axis_is_report
     before = len(trained(folder))
     go(folder, fate="shrinking", **STUDY | {"over": {"train.steps": [5, 10, 20, 40]}})
     assert len(trained(folder)) - before == 2 * 3
-    assert load_study_info(load_runs("small", folder), root=folder).selection.changed == ""
+    assert load_info("small", folder)[0].selection.changed == ""
     go(folder, fate="shrinking", **STUDY | {"over": None, "grid": STUDY["grid"] | STUDY["over"]})
-    assert load_study_info(load_runs("small", folder), root=folder).selection.changed == "over train.steps (now none)"
+    assert load_info("small", folder)[0].selection.changed == "over train.steps (now none)"

@@ -12,9 +12,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import plan
-from attnlab.report.result import compare_result
 from attnlab.report.write import write_report as report
-from attnlab.study.adaptive import table
 from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
@@ -27,6 +25,7 @@ from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.training.weights import recorded_digest
 from tests.study.test_study import every_record
+from tests.support.compared import recorded
 from tests.support.postgres import Server
 
 QUIET = ProgressDisplay(quiet=True)
@@ -207,7 +206,6 @@ def test_only_trains_the_stages_of_the_selected_cells_and_keeps_the_records_of_o
     root = Path(shutil.copytree(finished[0], tmp_path / "runs"))
     result = go(root, only={"variant": "dense"})
     assert set(states(result)) == {f"{name} s{seed}" for name in ("pretrain: dense", "dense") for seed in (0, 1)}
-    assert {row.name for row in result.others} == {"no_wo s0", "no_wo s1"}
     assert len(load_runs("chain", root)) == 8 and len(trained(root)) == 8
 
 
@@ -264,7 +262,7 @@ def compared(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Fin
 
 
 def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: Finished) -> None:
-    cells = {cell.name: cell for cell in table(compared[1])}
+    cells = {cell.name: cell for cell in recorded("chain", compared[0])[1].cells}
     assert list(cells) == [f"{variant} init={init}" for variant in ("dense", "no_wo") for init in ("null", "pretrain")]
     assert [cells[name].costs["chain_seconds"].mean for name in cells] == [4.0, 14.0, 4.0, 14.0]
     assert [cells[name].costs["chain_flops"].mean for name in cells] == [3e9, 12e9, 3e9, 12e9]
@@ -276,8 +274,8 @@ def test_stages_are_in_no_cell_and_the_costs_of_chains_are_whole(compared: Finis
 def test_the_terminal_and_the_page_show_stages_and_whole_chains(
     compared: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, result = compared
-    print_results(result, compare_result(result))
+    root, _ = compared
+    print_results(*recorded("chain", root))
     printed = capsys.readouterr().out
     assert "chain s" in printed and "pretrain: dense" not in printed
     folder = report("chain", root, tmp_path / "report")

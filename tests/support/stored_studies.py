@@ -11,10 +11,10 @@ from attnlab.tracking.client import connect, search_runs
 from attnlab.tracking.experiment import Call, call_tags
 from attnlab.tracking.record import StudyRecord, to_tags
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tags import planned_tags, to_yaml
+from attnlab.tracking.tags import to_yaml
 from attnlab.tracking.transfer import StoredRun, StoredStudy, _write_run, write_study_record
 
-QUESTION = {"metric": "loss", "direction": "min", "baseline": {"variant": "dense"}, "margin": None}
+COMPARISON = {"axes": ["variant"], "metric": "loss", "direction": "min", "baselines": [{"variant": "dense"}]}
 COMMAND = "python train.py --variant {variant} --seed {seed}"
 Scores = Mapping[str, Mapping[int, float]]
 
@@ -26,7 +26,6 @@ def store_study(
     *,
     start: int = 1_000,
     planned: Mapping[str, list[int]] | None = None,
-    question: Mapping[str, Any] | None = None,
     state: str = "completed",
     base: Mapping[str, float] | None = None,
 ) -> None:
@@ -34,16 +33,15 @@ def store_study(
 
     Runs that are there are those of the plan no longer.
     """
-    asked = {**QUESTION, **(question or {})}
     seeds = sorted({seed for of_cell in scores.values() for seed in of_cell})
     base = base or {}
     file = {"study": name, "command": command_of(base), "base": {**base}, "grid": {"variant": [*scores]}, "seeds": seeds}
     file |= {"metric": {"name": "loss", "direction": "min"}}
-    text = to_yaml({**file, "baseline": asked["baseline"]})
-    tags = to_tags(StudyRecord, questions=[asked])
-    tags |= call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text), number=0)
+    text = to_yaml({**file, "baseline": {"variant": "dense"}})
+    tags = call_tags(Call(f"attnlab run {name}.yaml", f"{name}.yaml", text), number=0)
     planned = planned or {cell: [*of_cell] for cell, of_cell in scores.items()}
-    tags |= planned_tags(planned)
+    comparison = {**COMPARISON, "study": name, "order": [*scores]}
+    tags |= to_tags(StudyRecord, comparisons=[comparison], planned=planned)
     values = [(cell, seed, value) for cell, of_cell in scores.items() for seed, value in of_cell.items()]
     runs = [_run(name, *run, start, state, base) for run in values]
     client = connect(root)
@@ -52,7 +50,7 @@ def store_study(
     else:
         for record in search_runs(client, old.experiment_id):
             client.set_tag(record.run_id, "attnlab.current", "no")
-        for key, value in planned_tags(planned).items():
+        for key, value in to_tags(StudyRecord, planned=planned).items():
             client.set_experiment_tag(old.experiment_id, key, value)
         for run in runs:
             _write_run(client, old.experiment_id, run)
@@ -67,10 +65,10 @@ def add_runs(root: Path, name: str, scores: Scores, *, start: int) -> None:
             _write_run(client, experiment_id, _run(name, cell, seed, value, start, "completed"))
 
 
-def ask(root: Path, name: str, *questions: Mapping[str, Any]) -> None:
-    """Set the questions that a study has asked since it had results; the last one is the present one."""
+def ask(root: Path, name: str, *changes: Mapping[str, Any]) -> None:
+    """Set the comparisons that a study has made since it had results; the last one is the present one."""
     client = connect(root)
-    for key, asked in to_tags(StudyRecord, questions=[{**QUESTION, **question} for question in questions]).items():
+    for key, asked in to_tags(StudyRecord, comparisons=[{**COMPARISON, "study": name, **made} for made in changes]).items():
         client.set_experiment_tag(find_experiment(client, name).experiment_id, key, asked)
 
 

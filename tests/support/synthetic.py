@@ -6,7 +6,7 @@ from typing import Any
 import pandas
 
 from attnlab.config.search import SearchConfig
-from attnlab.report.methods import StudyInfo
+from attnlab.study.comparison import StudyInfo
 from tests.support.specs import comparison_spec
 
 LEVELS = {"dense": 2.31, "einsum": 2.31, "no_wo": 2.36, "strided_sparse stride=16": 2.52, "basic": 3.40}

@@ -18,7 +18,6 @@ from attnlab.config import comparability
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report.reference_scores import matching_scores
-from attnlab.stats.compare import summarize_cells
 from attnlab.study.run import run
 from attnlab.tasks import IGNORED, SPLITS, byte_bpe
 from attnlab.tasks.byte_bpe import ByteBPE, chunks
@@ -29,6 +28,7 @@ from attnlab.tasks.subwords import learn
 from attnlab.tasks.text import Text
 from attnlab.testing import check_task
 from attnlab.trained.generation import generate
+from tests.support.compared import recorded
 from tests.support.studies import STUDY, misplanned, write
 
 VOCABULARY = 400
@@ -260,7 +260,7 @@ reference_scores: [xz]
     assert "7 tokens" in sample.method and sample.origin.startswith("256 tokens of the validation split")
     assert sample.prompt and generate("s/none/0", prompt="The", length=7).method.startswith("sample: 7 bytes")
     assert all(matching_scores([score], [dict(run)], metric="bits_per_byte") for run in runs)
-    cells = summarize_cells(result.records(), result.comparison())
+    cells = recorded("s", None)[1].cells
     assert [cell.difference is not None for cell in cells if not cell.is_baseline] == [True]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.planning.plan import plan
 from attnlab.report import write as report
-from attnlab.report.methods import load_study_info
+from attnlab.study.comparison import load_info
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.run import run
 from attnlab.tasks import overlap as module
@@ -146,5 +146,5 @@ def test_the_report_repeats_the_note(corpus: Path, root: Path) -> None:
     run(planned, root=root, display=ProgressDisplay(quiet=True), train="tests.support.study_fakes:good", reference_scores=False)
     runs = load_runs("s", root)
     assert list(runs["data_notes"]) == [[note.removeprefix("data: ")]] * len(runs)
-    report.write(corpus / "page", info=load_study_info(runs, root=root), runs=runs, curves=load_curves("s", root))
+    report.write(corpus / "page", info=load_info("s", root)[0], runs=runs, curves=load_curves("s", root))
     assert note.removeprefix("data: ") in (corpus / "page" / "README.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.report import write
-from attnlab.report.methods import load_study_info
 from attnlab.report.reference_scores import labels, matching_scores
+from attnlab.study.comparison import load_info
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.run import run
@@ -304,7 +304,7 @@ def test_the_report_finds_the_scores_of_a_study(folders: Path) -> None:
     def recorded() -> set[ReferenceScore]:
         runs = load_runs("small", folders)
         assert len(runs) == 2  # reference scores are not runs
-        stored = load_study_info(runs, root=folders).reference_scores
+        stored = load_info("small", folders)[0].reference_scores
         return set(matching_scores(stored, runs.to_dict("records"), metric="bits_per_byte"))  # type: ignore[arg-type]
 
     assert go(reference_scores=False) == [] and recorded() == set()

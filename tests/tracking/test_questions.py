@@ -8,14 +8,15 @@ from attnlab import load_runs
 from attnlab._util.run_state import RunState
 from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
-from attnlab.report import methods
 from attnlab.report.page import make_page
 from attnlab.report.write import write_report as report
-from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.compare import CellSummary
+from attnlab.study.comparison import StudyInfo, comparison_of, load_info, to_json
 from attnlab.study.run import run
 from attnlab.tracking.runs import load_curves
 from attnlab.tracking.tracker import Tracker
 from tests.study.test_study import QUIET, study
+from tests.support.compared import recorded
 from tests.support.studies import STUDY, write
 
 TASK = """
@@ -26,11 +27,11 @@ class Recall(PyDocs):
 """
 
 
-def run_study(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], methods.StudyInfo]:
+def run_study(root: Path, fate: str, **changes: Any) -> tuple[list[CellSummary], StudyInfo]:
     """Run the study; return the rows of the table that `attnlab run` prints, and the study's information for its report."""
-    result = run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
-    source = methods.load_study_info(load_runs("small", root), root=root)
-    return summarize_cells(result.records(), result.comparison()), source
+    run({**study(), **changes}, root=root, display=QUIET, train=f"tests.support.study_fakes:{fate}")
+    source, compared = recorded("small", root)
+    return [*compared.cells], source
 
 
 def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_the_direction_is_that_of_the_study_s_own_task(root: Path, tmp_path: Pat
     assert table[1].verdict is not None and table[1].verdict.kind == "better"
 
     (tmp_path / "recall.py").unlink()  # the question is known without the study file
-    assert methods.load_study_info(load_runs("small", root), root=root).spec == source.spec
+    assert load_info("small", root)[0].spec == source.spec
 
 
 def test_the_page_answers_what_was_asked_last_and_says_what_was_asked_before(root: Path, tmp_path: Path) -> None:
@@ -84,9 +85,9 @@ def test_the_yaml_of_the_page_is_that_of_the_newest_run(root: Path, tmp_path: Pa
     for seed, comment in enumerate(("# as it was", "# as it is")):
         made = plan(write(tmp_path, f"{comment}\n{STUDY}"))
         with Tracker(made, root) as tracker:
-            tracker.log_study()
+            tracker.log_study(to_json(comparison_of(made)))
             tracker.finish(tracker.start(made.runs[seed]), RunState.COMPLETED, summary={"bits_per_byte": 3.0})
-    assert methods.load_study_info(load_runs("s", root), root=root).yaml.startswith("# as it is\n")
+    assert load_info("s", root)[0].yaml.startswith("# as it is\n")
 
 
 def test_a_study_without_results_may_change_its_question(root: Path) -> None:

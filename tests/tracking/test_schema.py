@@ -8,12 +8,9 @@ import pytest
 from mlflow import MlflowClient
 
 from attnlab.cli.main import main
-from attnlab.errors import UserError
-from attnlab.report.methods import load_study_info
 from attnlab.study.run import run
 from attnlab.tracking import record
 from attnlab.tracking.client import connect
-from attnlab.tracking.experiment import Call, call_tags
 from attnlab.tracking.record import DamagedRecord, RunRecord, StudyRecord
 from attnlab.tracking.runs import find_experiment, load_runs
 from tests.support.stored_studies import store_study
@@ -45,7 +42,7 @@ BAD = [
 ]
 BAD_OF_STUDY = [
     ("attnlab.study", "../x"),
-    ("attnlab.questions", "{}"),
+    ("attnlab.comparisons", "{}"),
     ("attnlab.futile.0a", "{"),
     ("attnlab.call.0000", "[]"),
 ]
@@ -77,20 +74,10 @@ def test_a_damaged_tag_of_a_study_is_named(tag: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["étude-\udcff", "\\udcff", "\ud83d\ude00", "\\\udcff"])
 def test_a_name_of_any_bytes_fits(name: str) -> None:
     call = {"command": f"attnlab run {name}.yaml", "file": f"{name}.yaml", "text": ["0a", 1]}
-    StudyRecord.of_tags({"attnlab.study_file.0a.0": "", "attnlab.call.0000": json.dumps(call)})
+    StudyRecord.of_tags({"attnlab.text.0a.0": "", "attnlab.call.0000": json.dumps(call)})
     config = {**COMMAND, "files": {f"{name}.py": "0a"}, "env": {"A": name}}
     tags = {**RUN, "attnlab.config": json.dumps(config), "attnlab.axes": json.dumps({"kind": name})}
     assert RunRecord.of_tags(tags).axes == json.loads(tags["attnlab.axes"])
-
-
-@pytest.mark.parametrize("text", ["", "[]", "study: [", "study: s\nnone: 1\n"])
-def test_a_recorded_study_file_that_cannot_be_used_is_named_by_its_study(text: str, root: Path) -> None:
-    store_study(root, "s", {"dense": {0: 1.0}})
-    for tag, content in call_tags(Call("attnlab run s.yaml", "s.yaml", text), number=0).items():
-        connect(root).set_experiment_tag(find_experiment(connect(root), "s").experiment_id, tag, content)
-    with pytest.raises(UserError) as refused:
-        load_study_info(load_runs("s", root), root=root)
-    assert "recorded study file of 's'" in str(refused.value) and "tmp" not in str(refused.value).replace(str(root), "")
 
 
 def test_a_record_is_read_as_data(root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ from attnlab._util.run_state import RunState
 from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.report.write import write_report as report
+from attnlab.study.comparison import comparison_of, to_json
 from attnlab.tracking import client as client_module
 from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.client import connect
@@ -31,7 +32,7 @@ def shared(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATTNLAB_RUNS", str(root))
     plan = small()
     with Tracker(plan, root) as tracker:
-        tracker.log_study()
+        tracker.log_study(to_json(comparison_of(small())))
         for run in plan.runs:
             run_id = tracker.start(run)
             tracker.log_metrics(run_id, 1, {"train/loss": 1.0})
@@ -144,7 +145,7 @@ def test_a_server_that_fails_after_the_first_answer_is_one_line(root: Path, monk
     from mlflow.exceptions import MlflowException
 
     with Tracker(small(), root) as tracker:
-        tracker.log_study()
+        tracker.log_study(to_json(comparison_of(small())))
 
     def fail(*_: object, **__: object) -> None:
         raise MlflowException("API request failed: too many 500 error responses")

@@ -58,7 +58,6 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
     from attnlab.errors import UserError
     from attnlab.extras.claims.court import MAX_SEEDS, judge
     from attnlab.planning.plan import plan as make_plan
-    from attnlab.report.result import judge as judge_result
     from attnlab.report.write import write_report
     from attnlab.study.adaptive import run_until_conclusive
     from attnlab.study.run import run
@@ -68,12 +67,11 @@ def _run(claim: Claim, reports: Path, *, named: bool, workers: Workers | None) -
         logger.info(f"{claim.id}: {case.verdict}")
         return True
     try:
-        plan, history = make_plan(claim.path), None
+        plan = make_plan(claim.path)
         if _has_enough_seeds(claim, plan):
             result = run(plan, workers=workers)
         else:
-            result, history = run_until_conclusive(plan, run=run, max_seeds=MAX_SEEDS, workers=workers)
-        judge_result(result, history=history)
+            result = run_until_conclusive(plan, run=run, max_seeds=MAX_SEEDS, workers=workers)
         write_report(claim.study.study, out=reports / claim.study.study)
     except UserError as error:
         logger.warning(f"{claim.id}: {error}")

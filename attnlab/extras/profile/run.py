@@ -25,7 +25,8 @@ from attnlab.planning.plan import plan
 from attnlab.registry import TASKS, VARIANTS
 from attnlab.report.page import task_folder
 from attnlab.report.write import REPORTS
-from attnlab.stats.compare import summarize_cells
+from attnlab.stats.records import is_present
+from attnlab.study.comparison import compare_info, load_judged
 from attnlab.study.execution.concurrency import Workers
 from attnlab.study.plan import check_own_variants
 from attnlab.study.run import run
@@ -273,18 +274,17 @@ def _climb(
             return {}
         named = {rate: ability.level_name(level, rate) for rate in rates}
         only = {"variant": [axis[name] for name in chosen], "level": list(named.values())}
-        result = run(study | {"seeds": seeds}, only=only, **train_options)
-        spec = result.comparison()
-        records = result.records()
-        cells = {cell.name: cell for cell in summarize_cells(records, spec)}
+        run(study | {"seeds": seeds}, only=only, **train_options)
+        compared = compare_info(*load_judged(study["study"], root))
+        cells, doubles = {cell.name: cell for cell in compared.cells}, compared.spec.doubles
         steps: dict[str, dict[int, int]] = {name: {} for name in cells}
-        for row in records:
-            if row.get("steps"):
+        for row in compared.records:
+            if is_present(row.get("steps")):
                 steps[row["cell"]][row["seed"]] = int(row["steps"])
 
         def at(name: str, rate: float) -> LevelResult:
             cell = cell_name({"variant": axis[name], "level": named[rate]})
-            cell = spec.doubles.get(cell, cell)
+            cell = doubles.get(cell, cell)
             return replace(level_result(cells[cell], rate), steps=steps[cell])
 
         return {(name, rate): at(name, rate) for name in chosen for rate in rates}

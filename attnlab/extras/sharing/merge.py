@@ -6,7 +6,6 @@ and so is the configuration of each cell except for its seed, with its data, the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -18,12 +17,13 @@ from attnlab._util.run_state import RunState
 from attnlab.config.comparability import comparable_fields, describe_changes
 from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import Bundle, read_bundle
+from attnlab.stats.selection import asked
+from attnlab.study.comparison import recorded_comparisons
 from attnlab.study.run import study_lock
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.experiment import Call, call_tags, read_calls
 from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
-from attnlab.tracking.record import CALL, STUDY_FILE, StudyRecord, to_tags
-from attnlab.tracking.tags import planned_tags, read_planned
+from attnlab.tracking.record import CALL, TEXT, StudyRecord, to_tags
 from attnlab.tracking.transfer import StoredRun, StoredStudy, write_study_record
 
 OF_MACHINES = {"threads", "machine.threads", "train.precision"}  # which `auto` and null choose by machine
@@ -160,7 +160,7 @@ def _values(run: StoredRun) -> list[str]:
 def _question(bundle: Bundle) -> dict[str, Any]:
     """Return the latest question of a bundle's study, with the number of threads of its runs."""
     study = StudyRecord.of_tags(bundle.record.tags)
-    return {**(study.questions[-1] if study.questions else {}), "threads": study.threads}
+    return {**asked(recorded_comparisons(study)[-1]), "threads": study.threads}
 
 
 def _comparable(run: StoredRun) -> dict[str, Any]:
@@ -181,19 +181,18 @@ def _union(bundles: Sequence[Bundle]) -> tuple[list[StoredRun], list[str]]:
 
 
 def _tags(bundles: Sequence[Bundle], options: Sequence[str]) -> dict[str, str]:
-    """Return the tags of the merged study: the first bundle's, the plans, questions and looks of all, and this call."""
+    """Return the tags of the merged study: the first bundle's, the plans, changes and looks of all, and this call."""
     every = [bundle.record.tags for bundle in bundles]
-    questions = [json.dumps(question) for tags in every for question in StudyRecord.of_tags(tags).questions]
-    # The last question is that of all bundles; earlier ones are those that were changed after there were results.
-    texts = [*dict.fromkeys(reversed(questions))][::-1]
-    asked = [json.loads(text) for text in (texts if texts[:1] == questions[:1] else [*questions[:1], *texts])]
-    study = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
+    studies = [StudyRecord.of_tags(tags) for tags in every]
+    changed = max((study.comparisons for study in studies), key=len)  # by one of the bundles, after there were results
+    comparisons = [*changed[:-1], studies[0].comparisons[-1]]
+    last = (read_calls(every[0]) or [Call("", f"{bundles[0].record.name}.yaml", "")])[-1]
     digests = ",".join(bundle.digest[:FEWEST_DIGITS] for bundle in bundles)
     command = command_line(["attnlab", "merge", *(bundle.path.name for bundle in bundles), "--sha256", digests, *options])
-    kept = {key: value for key, value in every[0].items() if not key.startswith((CALL, STUDY_FILE, *LOOK_PREFIXES))}
-    call = Call(command, study.file, study.text)
+    kept = {key: value for key, value in every[0].items() if not key.startswith((CALL, TEXT, *LOOK_PREFIXES))}
+    call = Call(command, last.file, last.text)
     looks, planned = reduce(joined_looks, map(looks_in, every)), dict[str, set[int]]()
-    for name, seeds in (cell for tags in every for cell in read_planned(tags).items()):
+    for name, seeds in (cell for study in studies for cell in study.planned.items()):
         planned.setdefault(name, set()).update(seeds)
-    plan = planned_tags({name: sorted(seeds) for name, seeds in planned.items()})
-    return kept | to_tags(StudyRecord, questions=asked) | plan | look_tags(looks) | call_tags(call, number=0)
+    plan = {name: sorted(seeds) for name, seeds in planned.items()}
+    return kept | to_tags(StudyRecord, comparisons=comparisons, planned=plan) | look_tags(looks) | call_tags(call, number=0)

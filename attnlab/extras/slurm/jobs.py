@@ -156,7 +156,7 @@ def _run(request: StudyRequest) -> list[str]:
     if request.adaptive is None:
         result = run(plan, **options)
     else:
-        result, _ = run_until_conclusive(plan, run=run, **request.adaptive, **options)
+        result = run_until_conclusive(plan, run=run, **request.adaptive, **options)
     print(result)
     return [row.name for row in result.failed]
 

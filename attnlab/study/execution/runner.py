@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.process import delayed_interrupts
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
+from attnlab.study.comparison import comparison_of, to_json
 from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
 from attnlab.study.execution.job import (
@@ -85,7 +86,7 @@ class Runner:
         """Train every run that is left; return a row per run of the plan. ``partial``: see ``Tracker.update_current``."""
         scheduler = self._scheduler
         scheduler.open()
-        self._tracker.log_study()
+        self._tracker.log_study(to_json(comparison_of(self._plan)))
         refused = [row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused]
         finished = len(scheduler.finished)
         self._expected_total = finished + scheduler.remaining
