@@ -158,6 +158,36 @@ def test_a_claim_about_several_cells_is_about_all_of_them() -> None:
     assert rule(stated, [evidence("better"), evidence("worse")]).kind is REFUTED
 
 
+def test_a_claim_that_two_lengths_of_training_answer_differently_depends_on_it() -> None:
+    stated, short = claim("better"), evidence("worse", steps="600")
+    ruling = rule(stated, [short, evidence("better", steps="2400")])
+    assert ruling.kind is RulingKind.DEPENDS and ruling.reasons == ["worse after 600 steps", "better after 2400 steps"]
+    assert rule(stated, [short, evidence("inconclusive", steps="2400")]).kind is REFUTED
+    assert rule(stated, [short, evidence("worse", steps="2400")]).kind is REFUTED
+    twice = [evidence(outcome, steps="600") for outcome in ("better", "worse")]
+    assert rule(stated, twice).kind is REFUTED, "two cells after one length"
+
+
+def test_the_length_of_training_is_the_level_over_which_a_study_compares() -> None:
+    runs = [
+        {
+            "cell": f"{name} {steps}",
+            "variant": name,
+            "train.steps": steps,
+            "state": "completed",
+            "seed": seed,
+            "loss": loss + noise * (3 if name == "x" else 1),
+        }
+        for name, steps, loss in (("dense", "6", 2.0), ("x", "6", 2.1), ("dense", "24", 1.0), ("x", "24", 0.9))
+        for seed, noise in enumerate((0.0, 0.001, -0.001, 0.0005))
+    ]
+    for over, kind in (("train.steps", RulingKind.DEPENDS), ("", REFUTED)):
+        spec = comparison_spec("s", ["variant", "train.steps"], "loss", "min", {"variant": "dense"}, over=over)
+        found = gather(claim("better"), summarize_cells(runs, spec), margin=None, over=over)
+        assert rule(claim("better"), found).kind is kind
+        assert {one.steps for one in found} == ({"6", "24"} if over else {""})
+
+
 @pytest.mark.parametrize(("looks", "outcome"), [(None, "can"), (Looks(4, 20), "inconclusive")])
 def test_a_solve_rate_is_judged_by_the_interval_of_its_page(looks: Looks | None, outcome: str) -> None:
     rate = EstimandConfig(name="solve_rate", threshold=0.5)

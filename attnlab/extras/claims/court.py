@@ -102,7 +102,7 @@ class Case:
 
     @property
     def is_settled(self) -> bool:
-        """True for a claim that is upheld or refuted."""
+        """True for a claim that is upheld or refuted, or known to depend on the length of training."""
         return self.ruling is not None and self.ruling.kind is not RulingKind.NOT_SETTLED
 
     @property
@@ -186,7 +186,7 @@ def _pages(parts: tuple[tuple[Path, int], ...]) -> tuple[Page, ...]:
 def _evidence(claim: ClaimConfig, page: Page) -> list[Any]:
     estimates = page.analyzed.results.estimates
     found = {"trends": estimates.get("trend", ()), "factorial": estimates.get("factorial")}
-    evidence = gather(claim, page.cells, margin=page.info.spec.margin, **found)
+    evidence = gather(claim, page.cells, margin=page.info.spec.margin, over=page.info.spec.over, **found)
     return [replace(one, name=f"{page.info.task}: {one.name}") for one in evidence] if page.info.task else evidence
 
 

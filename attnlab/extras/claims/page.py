@@ -17,7 +17,12 @@ from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow
 from attnlab.report.wording import count, format_metric, metric_name
 
-COLORS = {RulingKind.UPHELD: "#117733", RulingKind.REFUTED: "#AA4499", RulingKind.NOT_SETTLED: "#777777"}
+COLORS = {
+    RulingKind.UPHELD: "#117733",
+    RulingKind.REFUTED: "#AA4499",
+    RulingKind.DEPENDS: "#332288",
+    RulingKind.NOT_SETTLED: "#777777",
+}
 FAR = 12  # times the median difference: a row that would leave no room for the others
 FEW = 3  # fewer rows are no picture
 BUDGET = 20  # minutes of a claim
@@ -48,9 +53,9 @@ OTHERS = (
 def write_page(folder: Path, cases: Sequence[Case]) -> None:
     """Write `index.html` and `README.md` on claims into a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    order = {RulingKind.UPHELD: 0, RulingKind.REFUTED: 1, RulingKind.NOT_SETTLED: 2, None: 3}
+    order = [*RulingKind, None]
     cases = sorted(
-        cases, key=lambda case: (not case.claim.config.known, order[case.ruling and case.ruling.kind], case.claim.id)
+        cases, key=lambda case: (not case.claim.config.known, order.index(case.ruling and case.ruling.kind), case.claim.id)
     )
     fields = {
         "summary": summarize(cases),

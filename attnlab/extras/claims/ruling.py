@@ -3,7 +3,7 @@
 A claim about several cells is about all of them: it is upheld when every comparison upholds it, and refuted when one of them
 refutes it. Comparisons are corrected over their table already. A claim of "better" by a size is also refuted by equivalence
 within a smaller margin, and by an interval within the size; a claim of equivalence is upheld by a difference that is smaller
-than the margin.
+than the margin. A claim that is upheld after one length of training and refuted after another depends on it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from attnlab.stats.paired import Difference, NoTest
 from attnlab.stats.trend import Trend, TrendKind
 from attnlab.stats.verdict import Verdict, VerdictKind
 
+STEPS = "train.steps"
 MOST_SEEDS = 0.5  # a cell "can" when more than this share of its seeds solve the task
 OPPOSED: Mapping[Direction, tuple[str, ...]] = {
     "better": ("worse",),
@@ -49,6 +50,7 @@ class RulingKind(StrEnum):
 
     UPHELD = "upheld at this scale"
     REFUTED = "refuted at this scale"
+    DEPENDS = "depends on the length of training"
     NOT_SETTLED = "not settled"
 
 
@@ -65,6 +67,7 @@ class Evidence:
         margin: The margin that "equivalent" and "steady" refer to; None when there is none.
         reason: Why it does not count, or "".
         cells: The cells that are compared; empty for an effect, which all cells determine.
+        steps: The length of the training, in a study `over` several; else "".
     """
 
     name: str
@@ -76,6 +79,7 @@ class Evidence:
     margin: float | None = None
     reason: str = ""
     cells: tuple[str, ...] = ()
+    steps: str = ""
 
     def ruling(self, claim: ClaimConfig) -> RulingKind:
         """Return what this comparison alone says of the claim."""
@@ -122,6 +126,8 @@ class Ruling:
     @property
     def reasons(self) -> list[str]:
         """What the comparisons show that refute the claim, or why the others do not settle it, each once."""
+        if self.kind is RulingKind.DEPENDS:
+            return [f"{one.outcome} after {one.steps} steps" for one in self.evidence]
         refuting = [one for one in self.evidence if one.ruling(self.claim) is RulingKind.REFUTED]
         if refuting:
             shown = ("smaller than published" if one.is_smaller_than(self.claim) else one.outcome for one in refuting)
@@ -135,10 +141,17 @@ class Ruling:
 def rule(claim: ClaimConfig, evidence: Iterable[Evidence]) -> Ruling:
     """Return the ruling on a claim from all comparisons that it is about."""
     found = tuple(evidence)
-    kinds = {one.ruling(claim) for one in found}
+    lengths = dict.fromkeys(one.steps for one in found)
+    kinds = {_joined(one.ruling(claim) for one in found if one.steps == steps) for steps in lengths}
+    depends = {RulingKind.UPHELD, RulingKind.REFUTED} <= kinds
+    return Ruling(claim, RulingKind.DEPENDS if depends else _joined(kinds), found)
+
+
+def _joined(rulings: Iterable[RulingKind]) -> RulingKind:
+    kinds = set(rulings)
     if RulingKind.REFUTED in kinds:
-        return Ruling(claim, RulingKind.REFUTED, found)
-    return Ruling(claim, RulingKind.UPHELD if kinds == {RulingKind.UPHELD} else RulingKind.NOT_SETTLED, found)
+        return RulingKind.REFUTED
+    return RulingKind.UPHELD if kinds == {RulingKind.UPHELD} else RulingKind.NOT_SETTLED
 
 
 def gather(
@@ -146,6 +159,7 @@ def gather(
     cells: Sequence[CellSummary],
     *,
     margin: float | None,
+    over: str = "",
     trends: Sequence[Trend] = (),
     factorial: FactorialResult | None = None,
 ) -> list[Evidence]:
@@ -154,6 +168,7 @@ def gather(
     Args:
         cells: The compared cells.
         margin: The margin of the study.
+        over: The axis over whose levels the study compares the cells.
         trends: Their trends over levels.
         factorial: The effects of a factorial study.
     """
@@ -170,7 +185,7 @@ def gather(
         return [
             _of_trend(one, margin) for one in trends if any((cell.name, cell.baseline) in pairs for cell in one.comparisons)
         ]
-    return [_of_cell(cell, margin) for cell in compared]
+    return [replace(_of_cell(cell, margin), steps=cell.axes[STEPS] if over == STEPS else "") for cell in compared]
 
 
 def _has(axes: Mapping[str, Any] | None, cell: CellSummary) -> bool:
