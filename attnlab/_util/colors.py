@@ -1,16 +1,15 @@
-"""Colors of variants, the same in every report and in MLflow (`mlflow.runColor`).
+"""Colors of the cells of a plot, by their rank in it.
 
-The colors are from Okabe and Ito (2008), which people with the common kinds of color blindness can distinguish,
-plus a brown; light ones are darkened until their contrast with white is at least 3:1 (WCAG 2.2,
-1.4.11). Variants without attention and the baselines of profiles have colors of Paul Tol's "muted"
-scheme, and the control grey; any other variant has one of three muted colors, which depends only on
-its name, so that it has the same color in every study.
+The first colors are from Okabe and Ito (2008) and the next from Paul Tol's "muted" scheme, which people with the common kinds
+of color blindness can distinguish, then a brown. Light ones are darkened until their contrast with white is at
+least 3:1 (WCAG 2.2, 1.4.11).
 """
 
 from __future__ import annotations
 
 import colorsys
-import zlib
+from collections.abc import Iterable
+from math import ceil
 
 WHITE, DARK_PAPER = "#FFFFFF", "#16181A"  # backgrounds of a page in light and in dark mode
 MIN_CONTRAST = 3.1  # of graphics with their background; WCAG requires 3
@@ -18,40 +17,17 @@ DARK_CONTRAST = 5.0  # least contrast of graphics on dark paper, where thin line
 MAX_CONTRAST = 13.0  # of the darkest shade
 DARK_SHADE = 7.0  # contrast of the darkest shade of a light color: beyond it, its hue is lost
 
-BUILT_IN = {
-    "dense": "#000000",
-    "einsum": "#8B6B4A",
-    "no_wo": "#D55E00",
-    "transformer_xl": "#0072B2",
-    "strided_sparse": "#009E73",
-    "fixed_sparse": "#C38600",
-    "wide": "#CB77A6",
-    "narrow": "#1D9AE1",
-    "basic": "#9F940A",
-    "gru": "#332288",
-    "lstm": "#AA4499",
-    "convolution": "#882255",
-    "delta": "#117733",
-    "linear": "#CC6677",
-    "none": "#7A7A7A",
-}
-OTHERS = ("#41A191", "#969632", "#6296CB")
+PALETTE = (
+    *("#000000", "#D55E00", "#0072B2", "#009E73", "#C38600", "#CB77A6", "#1D9AE1", "#9F940A"),
+    *("#332288", "#AA4499", "#882255", "#117733", "#CC6677", "#8B6B4A"),
+)
 
 
-def color_of(variant: str) -> str:
-    """Return "#RRGGBB" for a variant's name or label.
-
-    A label with options (`strided_sparse stride=16`) has a shade of its variant's color, so that two
-    configurations of one variant differ but look related. A reference such as `path/cosine.py:Cosine`
-    counts as a name.
-    """
-    name, _, options = variant.strip().partition(" ")
-    base = BUILT_IN.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
-    if not options:
-        return base
-    towards, share = _shade(options, dark=base == BUILT_IN["dense"])
-    mixed = _mix(base, towards, share)
-    return mixed if contrast(mixed, WHITE) >= MIN_CONTRAST else with_contrast(mixed, MIN_CONTRAST)
+def colors_of(names: Iterable[str]) -> dict[str, str]:
+    """Return the color of each name, "#RRGGBB", by its rank among them; of more names than the palette has, in shades."""
+    names = list(dict.fromkeys(names))
+    rounds, size = ceil(len(names) / len(PALETTE)), len(PALETTE)
+    return {name: shades(PALETTE[i % size], rounds)[i // size] for i, name in enumerate(names)}
 
 
 def shades(color: str, n: int) -> list[str]:
@@ -99,14 +75,3 @@ def _channels(color: str) -> tuple[float, float, float]:
 
 def _hex(*channels: float) -> str:
     return "#" + "".join(f"{round(255 * channel):02X}" for channel in channels)
-
-
-def _shade(options: str, *, dark: bool) -> tuple[int, float]:
-    """Choose the grey level to mix in (0 black, 255 white) and its share, from the text of the options."""
-    digest = zlib.crc32(options.encode())
-    share = 0.15 + 0.10 * ((digest >> 1) % 4)
-    return (255 if dark or digest % 2 else 0), share
-
-
-def _mix(color: str, towards: int, share: float) -> str:
-    return _hex(*(c + (towards / 255 - c) * share for c in _channels(color)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attnlab._util.colors import color_of
+from attnlab._util.colors import PALETTE
 from attnlab.config.grid import cell_name
 from attnlab.report.plots.rows import ForestRow, forest_plot
 from attnlab.report.section import Column, Figure, Sentence, Table, TableRow
@@ -43,7 +43,7 @@ def draw_effects(contrast: Contrast) -> str:
 
 def _row(contrast: Contrast, study: ContrastInStudy, cell: CellSummary, effect: Effect) -> ForestRow:
     label = f"{study.table.name} {cell.name}" if len(study.comparisons) > 1 else study.table.name
-    color, margin = color_of(contrast.name.partition(" ")[0]), study.table.spec.margin
+    color, margin = PALETTE[1], study.table.spec.margin
     assert cell.difference is not None
     size = cell.difference.interval.mean
     options = {

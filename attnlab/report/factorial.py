@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnlab._util.colors import BUILT_IN
+from attnlab._util.colors import PALETTE
 from attnlab._util.metrics import in_words
 from attnlab.planning.factorial import describe_aliasing, describe_design, describe_ratio, design_notes, format_weight
 from attnlab.report.analysis import Analysis, Results
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
 
 MAX_NAMED = 3  # effects named in one group of the summary
-MAIN_COLOR, INTERACTION_COLOR = list(BUILT_IN.values())[:2]
+MAIN_COLOR, INTERACTION_COLOR = PALETTE[:2]
 
 
 def effect_table(result: FactorialResult) -> Table:

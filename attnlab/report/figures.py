@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnlab._util import cost_metrics
-from attnlab._util.colors import BUILT_IN, color_of, shades
+from attnlab._util.colors import colors_of, shades
 from attnlab.report.notes import plot_label
 from attnlab.report.plots.learning import MAX_CELLS
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_plot, forest_row, seed_plot
@@ -23,12 +23,10 @@ def cell_colors(cells: Sequence[CellSummary]) -> dict[str, str]:
     groups: dict[str, list[str]] = {}
     for cell in cells:
         groups.setdefault(str(cell.axes.get("variant", "")), []).append(cell.name)
-    if len(groups) > 1:
-        colors = {variant: shades(color_of(variant), len(names)) for variant, names in groups.items()}
-        return {name: colors[variant][i] for variant, names in groups.items() for i, name in enumerate(names)}
-    palette = list(BUILT_IN.values())
-    rounds = -(-len(cells) // len(palette))  # of the palette, each in another shade
-    return {cell.name: shades(palette[i % len(palette)], rounds)[i // len(palette)] for i, cell in enumerate(cells)}
+    if len(groups) == 1:
+        return colors_of(cell.name for cell in cells)
+    colors = {variant: shades(color, len(groups[variant])) for variant, color in colors_of(groups).items()}
+    return {name: colors[variant][i] for variant, names in groups.items() for i, name in enumerate(names)}
 
 
 def draw_differences(cells: Sequence[CellSummary], spec: ComparisonSpec, colors: Mapping[str, str]) -> list[Figure]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attnlab._util.colors import color_of
+from attnlab._util.colors import colors_of
 from attnlab._util.files import file_lock, replacing
 from attnlab._util.git import git
 from attnlab._util.packages import version_of
@@ -95,8 +95,8 @@ def _short(value: Any) -> str:
 
 def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
     """Return the MLflow tags of a run: its origin, how to repeat it, and how the UI shows it."""
-    settings, cell = run.cell.settings, run.cell
-    variant = cell.axes.get("variant", "" if isinstance(settings, CommandConfig) else settings.variant_label)
+    cell = run.cell
+    variant = str(cell.axes.get("variant", ""))
     config = json.dumps(json.loads(run.settings.to_json()), separators=(",", ":"))
     fields = {"study": plan.study.study, "cell": cell.name, "seed": run.seed, "phase": run.phase, "key": run.key}
     fields |= {"axes": cell.axes, "config": config, "test": identity_of_test(run.settings), "folder": f"work/{run.key}"}
@@ -110,7 +110,7 @@ def run_tags(run: Run, *, plan: Plan) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.user": user(),
         # A report draws the cells of a variant in shades of this color.
-        "mlflow.runColor": color_of(str(variant)),
+        "mlflow.runColor": colors_of([*(str(cell.axes.get("variant", "")) for cell in plan.cells), variant])[variant],
         NOTE_TAG: run_note(run, plan=plan),
         **({"mlflow.source.git.commit": commit, **to_tags(commit=commit[:12] + dirty)} if commit else {}),
     }

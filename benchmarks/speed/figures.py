@@ -5,14 +5,14 @@ from statistics import median
 
 import pandas as pd
 
-from attnlab._util.colors import BUILT_IN
+from attnlab._util.colors import PALETTE
 from attnlab.report.plots import svg
 from benchmarks.speed.comparisons import SPEEDS, Measured
 from benchmarks.speed.profile import GROUPS
 from benchmarks.speed.ratio_plot import ratio_plot
 from benchmarks.speed.ratios import against, groups, medians, on
 
-COLORS = list(BUILT_IN.values())
+COLORS = (PALETTE[0], PALETTE[13], *PALETTE[1:13])
 
 
 def overview(figures: Measured, devices: Sequence[str]) -> str:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from attnlab._util.colors import BUILT_IN
+from attnlab._util.colors import PALETTE
 from attnlab.report.plots import svg
 
-COLORS = [BUILT_IN[name] for name in ("transformer_xl", "strided_sparse", "wide", "gru")]  # of the devices
-SLOWER = BUILT_IN["no_wo"]  # color of the figures below 1
+COLORS = [PALETTE[i] for i in (2, 3, 5, 8)]  # of the devices
+SLOWER = PALETTE[1]  # color of the figures below 1
 TOP, LABEL, STRIP, GAP = 44, 19, 16, 7  # heights: of the header, of a row's label, of a strip, and below a row
 RIGHT = svg.WIDTH - 58  # the figures are right of the axis
 WIDE, NARROW = (1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)  # ticks in a power of ten, of a wide and of a narrow range

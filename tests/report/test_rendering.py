@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab._util.colors import BUILT_IN, DARK_PAPER, OTHERS, WHITE, color_of, contrast, on_dark, shades
+from attnlab._util.colors import DARK_PAPER, PALETTE, WHITE, contrast, on_dark, shades
 from attnlab.extras.bench.page import growth_plot
 from attnlab.report import write
 from attnlab.report.figures import cell_colors
@@ -165,10 +165,7 @@ def test_the_pareto_front_is_that_of_brute_force(seed: int) -> None:
         assert not (losses[i][0] < losses[j][0] and losses[i][1] < losses[j][1])
 
 
-EVERY_COLOR = [*BUILT_IN.values(), *OTHERS, *(color_of(f"{name} stride={n}") for name in BUILT_IN for n in range(8))]
-
-
-@pytest.mark.parametrize("color", sorted(set(EVERY_COLOR)))
+@pytest.mark.parametrize("color", PALETTE)
 def test_colors_are_visible_on_both_papers(color: str) -> None:
     for shade in (color, *shades(color, 6)):
         assert contrast(shade, WHITE) >= GRAPHICS and contrast(on_dark(shade), DARK_PAPER) >= 5
@@ -248,3 +245,12 @@ def test_notes_are_folded_and_the_page_works_without_its_script(page: str) -> No
     assert "Holm's method" not in before.rpartition("Verdicts</h2>")[2] and "Holm&#39;s method" in after
     without = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert page.count("<script>") == 1 and "onclick" not in page and without.count("<table") == page.count("<table")
+
+
+def test_no_two_labels_are_shortened_to_the_same_text() -> None:
+    start = "dense with a component that has a very long name and dim="
+    labels = [f"{start}{size}{end}" for size in (16, 160, 64) for end in ("", " depth=2", " depth=3 " + 40 * "x" + "1")]
+    labels += [f"{40 * 'a'}{i}" for i in range(12)] + ["short"]
+    shown = svg.distinct(labels, lambda label: svg.truncate(label, size=13, width=160))
+    assert len(set(shown.values())) == len(labels) and shown["short"] == "short"
+    assert all(len(text) <= 160 / (svg.LETTER * 13) for text in shown.values())

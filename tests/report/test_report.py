@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab._util.colors import BUILT_IN, color_of
+from attnlab._util.colors import colors_of
 from attnlab._util.cost_metrics import significant
 from attnlab.report import figures, methods, write
 from attnlab.report.plots.rows import ForestRow, SeedRow, forest_limits, forest_plot, seed_plot
@@ -228,12 +228,10 @@ def test_the_lead_is_the_comment_that_opens_the_yaml() -> None:
     assert methods.introduction("study: x\n# not the opening\n") == []
 
 
-def test_every_variant_has_a_colour_of_its_own() -> None:
-    assert len(set(BUILT_IN.values())) == len(BUILT_IN)
-    assert color_of("dense") == "#000000"
-    assert color_of("cosine") == color_of("cosine") != color_of("dense")
-    shades = {color_of("strided_sparse"), color_of("strided_sparse stride=16")}
-    assert len(shades) == 2 and all(re.fullmatch(r"#[0-9A-F]{6}", shade) for shade in shades)
+@pytest.mark.parametrize("count", [1, 14, 33, 42])
+def test_every_variant_of_a_plot_has_a_color_of_its_own(count: int) -> None:
+    colors = colors_of(f"cosine_{i}" for i in range(count))
+    assert len(set(colors.values())) == count and all(re.fullmatch(r"#[0-9A-F]{6}", color) for color in colors.values())
 
 
 def test_cells_stand_where_the_grid_has_them_and_what_it_does_not_know_comes_last() -> None:

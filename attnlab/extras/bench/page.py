@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from attnlab._util.colors import color_of
+from attnlab._util.colors import colors_of
 from attnlab.extras.bench.suite import fastest_dense, fit_cost_exponent, speedups
 from attnlab.report.plots import svg
 from attnlab.report.plots.lines import BOTTOM, DASHES, LEFT, LENGTH_PADDING, TOP, WIDE_RIGHT, Curve, legend, length_axis
@@ -56,7 +56,7 @@ def costs(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
     keeps = any(result.decodes for result in results)
     headings = ["length", "ms/token" if decode else "ms", "speed"]
     headings += [*(() if decode else ("saved MiB", "peak MiB")), *(("cache KiB", "state KiB") if keeps else ())]
-    lines = []
+    lines, colors = [], colors_of(result.case.label for result in results)
     for result in results:
         if result.seconds:
             case = result.case
@@ -64,7 +64,7 @@ def costs(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
             sizes += kept_sizes(result) if keeps else []
             speed = format_speed(result, fastest_dense(results, case.length))
             cells = [case.label, case.backend, f"{case.length:,}", f"{result.time * 1e3:.4g}", speed, *sizes]
-            lines.append(TableRow(cells, color_of(case.label)))
+            lines.append(TableRow(cells, colors[case.label]))
     return Table([Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, headings)], lines)
 
 
@@ -82,7 +82,7 @@ def format_speed(result: BenchResult, base: BenchResult | None) -> str:
 
 def exponents(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
     """Return the power of the length with which each variant's costs grow, by backend."""
-    lines = []
+    lines, colors = [], colors_of(result.case.label for result in results)
     for (label, backend), group in grouped(results).items():
         if len(group) > 1:
             sizes = [{result.case.length: result.time for result in group}]
@@ -92,7 +92,7 @@ def exponents(results: Sequence[BenchResult], *, decode: bool = False) -> Table:
                 sizes.append({result.case.length: result.saved_bytes for result in group})
                 sizes.append({result.case.length: result.peak_bytes for result in group})
             powers = [f"{fit_cost_exponent(by_length):.2f}" if any(by_length.values()) else "" for by_length in sizes]
-            lines.append(TableRow([label, backend, *powers], color_of(label)))
+            lines.append(TableRow([label, backend, *powers], colors[label]))
     headings = ("time exponent", *(("cache and state",) if decode else ("saved", "peak")))
     return Table([Column("variant", is_text=True), Column("backend", is_text=True), *map(Column, headings)], lines)
 
@@ -170,13 +170,14 @@ def write_rounds(path: Path, results: Sequence[BenchResult]) -> None:
 
 def plots(results: Sequence[BenchResult], *, decode: bool = False) -> dict[str, str]:
     """Return the SVG plots of time and of saved bytes over length; when decoding, of the time of a token."""
+    colors = colors_of(result.case.label for result in results)
     dashes = dict(zip(dict.fromkeys(result.case.backend for result in results), DASHES, strict=False))
 
     def plot(title: str, cost: Callable[[BenchResult], float]) -> str:
         lines = [
             Curve(
                 f"{label} {backend}{' (no cache)' if decode and not group[0].cached else ''}",
-                color_of(label),
+                colors[label],
                 [(result.case.length, cost(result)) for result in group],
                 dashes[backend],
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from attnlab.report.plots import svg
 from attnlab.report.plots.rows import MARGIN_COLOR
@@ -108,11 +109,12 @@ def legend(labels: Sequence[tuple[str, str, str]], top: float) -> tuple[list[str
         top: Vertical position of the first entry.
     """
     parts = []
+    shown = svg.distinct((label for label, *_ in labels), partial(svg.truncate, size=12.5, width=svg.WIDTH - 30))
     columns = 2 if max((len(label) for label, _, _ in labels), default=0) <= 24 else 1
     for i, (label, color, dash) in enumerate(labels):
         left, y = (i % columns) * svg.WIDTH / 2, top + LEGEND_LINE * (i // columns)
         parts.append(svg.polyline([(left, y), (left + 24, y)], color, dash=dash, width=2.5))
-        parts.append(svg.text(left + 30, y + 4, svg.truncate(label, size=12.5, width=svg.WIDTH - 30), size=12.5))
+        parts.append(svg.text(left + 30, y + 4, shown[label], size=12.5))
     return parts, LEGEND_LINE * math.ceil(len(labels) / columns)
 
 
@@ -243,12 +245,10 @@ def length_plot(curves: Sequence[LengthCurve], *, title: str, note: str = "", li
     parts += _trained_length(lengths, {curve.trained for curve in curves}, x)
     for curve in curves:
         parts += _length_curve(curve, x, y)
-    for i, curve in enumerate(curves):
-        height = BOTTOM + 56 + LEGEND_LINE * i
-        label = curve.name if curve.last_length is None else f"{curve.name} (× up to {curve.last_length})"
-        parts.append(svg.polyline([(0, height), (24, height)], curve.color, dash=curve.dash, width=2.5))
-        parts.append(svg.text(30, height + 4, svg.truncate(label, size=12.5, width=svg.WIDTH - 30), size=12.5))
-    return svg.document(BOTTOM + 50 + LEGEND_LINE * len(curves), title, parts)
+    ends = ["" if curve.last_length is None else f" (× up to {curve.last_length})" for curve in curves]
+    labels = [(curve.name + end, curve.color, curve.dash) for curve, end in zip(curves, ends, strict=True)]
+    entries, height = legend(labels, BOTTOM + 56)
+    return svg.document(BOTTOM + 50 + height, title, parts + entries)
 
 
 def _length_curve(curve: LengthCurve, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
@@ -351,11 +351,8 @@ def rate_plot(
         offset = (i - (len(curves) - 1) / 2) * SEED_OFFSET
         parts += _runs(cell, x, y, limits=limits, worse_is_up=direction == "min", offset=offset)
         parts += [f'<g clip-path="url(#{clip})">', *_line(cell, x, y), "</g>"]
-    for i, cell in enumerate(curves):
-        height = BOTTOM + 56 + LEGEND_LINE * i
-        parts.append(svg.line((0, height), (24, height), cell.color, width=2.5))
-        parts.append(svg.text(30, height + 4, svg.truncate(cell.name, size=12.5, width=svg.WIDTH - 30), size=12.5))
-    return svg.document(BOTTOM + 50 + LEGEND_LINE * len(curves), title, parts)
+    entries, height = legend([(cell.name, cell.color, "") for cell in curves], BOTTOM + 56)
+    return svg.document(BOTTOM + 50 + height, title, parts + entries)
 
 
 def _runs(

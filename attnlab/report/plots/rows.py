@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 
 from attnlab._util.metrics import settled
@@ -96,21 +97,22 @@ def forest_plot(rows: Sequence[ForestRow], *, title: str, note: str = "", direct
     left, right = ("← better", "worse →") if direction == "min" else ("← worse", "better →")
     parts.append(svg.text(0, TOP - 12, left, size=12, fill=svg.FAINT))
     parts.append(svg.text(svg.WIDTH, TOP - 12, right, size=12, anchor="end", fill=svg.FAINT))
+    text_width = svg.LETTER * 13 * (max(len(row.text) for row in rows) + 2)
+    labels = svg.distinct((row.label for row in rows), partial(svg.truncate, size=13, width=svg.WIDTH - text_width))
     for i, row in enumerate(rows):
-        parts += _row(row, TOP + ROW_HEIGHT * i + 30, limits)
+        parts += _row(replace(row, label=labels[row.label]), TOP + ROW_HEIGHT * i + 30, limits)
     return svg.document(bottom + 26, title, parts)
 
 
 def _row(row: ForestRow, y: float, limits: svg.Limits) -> list[str]:
-    label_width = svg.WIDTH - svg.LETTER * 13 * (len(row.text) + 2)
     x = svg.scale(limits, (PADDING, svg.WIDTH - PADDING))
     parts = [
-        svg.text(0, y - 13, svg.truncate(row.label, size=13, width=label_width), size=13),
+        svg.text(0, y - 13, row.label, size=13),
         svg.text(svg.WIDTH, y - 13, row.text, size=13, anchor="end"),
     ]
     if row.margin is not None:
         ends = [x(min(max(end, limits[0]), limits[1])) for end in (-row.margin, row.margin)]
-        parts.append(svg.rect(ends[0], y - 10, ends[1] - ends[0], 20, MARGIN_COLOR, opacity=0.2))
+        parts.append(svg.rect(ends[0], y - 8, ends[1] - ends[0], 18, MARGIN_COLOR, opacity=0.2))
     parts += _interval(row.outer_low, row.outer_high, y, limits, row.color, width=1, cap=5)
     parts += _interval(row.low, row.high, y, limits, row.color, width=2.2)
     lows, highs = ([row.mean, *(end for end in ends if end is not None)] for ends in _ends(row))
@@ -190,8 +192,9 @@ def seed_plot(
         for seed in dict.fromkeys(seed for row in rows for seed in row.values):
             points = [(x(row.values[seed]), y + SEEDS_BELOW) for row, y in zip(rows, ys, strict=True) if seed in row.values]
             parts += [svg.line(a, b, svg.RULE, width=0.8) for a, b in zip(points, points[1:], strict=False)]
+    labels = svg.distinct((row.label for row in rows), partial(svg.truncate, size=13))
     for row, y in zip(rows, ys, strict=True):
-        parts.append(svg.text(0, y - 12, svg.truncate(row.label, size=13), size=13, halo=joined))
+        parts.append(svg.text(0, y - 12, labels[row.label], size=13, halo=joined))
         if row.low is not None and row.high is not None:
             ends = (x(max(row.low, limits[0])), y), (x(min(row.high, limits[1])), y)
             parts.append(svg.line(*ends, row.color, width=4, opacity=0.3))

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from os.path import commonprefix
 
 from attnlab._util.colors import DARK_PAPER, WHITE, on_dark
 from attnlab._util.text import escape_controls
@@ -82,6 +83,20 @@ def truncate(label: str, *, size: float, width: float = WIDTH) -> str:
     """Truncate a label to a width, with an ellipsis."""
     most = int(width / (LETTER * size))
     return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+def distinct(labels: Iterable[str], shorten: Callable[[str], str]) -> dict[str, str]:
+    """Return how each label is shown: shortened, without the common beginning of labels that would then look the same."""
+    shown = {label: shorten(label) for label in labels}
+    for same in set(shown.values()):
+        alike = [label for label in shown if shown[label] == same]
+        if len(alike) > 1:
+            start = len(commonprefix(alike))
+            word = alike[0].rfind(" ", 0, start) + 1
+            rests = {label: f"…{label[word if word > 1 else start :]}" for label in alike}
+            shorter = distinct(rests.values(), shorten)
+            shown |= {label: shorter[rest] for label, rest in rests.items()}
+    return shown
 
 
 def fits_title(title: str) -> bool:
@@ -288,7 +303,8 @@ def column_height(labels: Sequence[str]) -> float:
 def label_column(labels: Sequence[Label], *, top: float, bottom: float) -> list[str]:
     """Draw labels from top to bottom in the order of their marks, each as close to its mark as the others allow."""
     order = sorted(range(len(labels)), key=lambda i: labels[i].mark[1])
-    lines = {i: wrap(labels[i].text, _text_width()) for i in order}
+    shown = distinct((label.text for label in labels), lambda label: "\n".join(wrap(label, _text_width())))
+    lines = {i: shown[labels[i].text].split("\n") for i in order}
     heights = [_height(lines[i]) for i in order]
     tops = spread([labels[i].mark[1] - height / 2 for i, height in zip(order, heights, strict=True)], heights, top, bottom)
     parts = []
