@@ -6,7 +6,11 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyClasslike
 
-project = html_title = "attnlab"
+import attnlab
+
+project = "attnlab"
+version = release = attnlab.__version__
+html_title = f"attnlab {version}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 highlight_language = "text"
@@ -30,7 +34,7 @@ copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "header_links_before_dropdown": 7,
-    "logo": {"text": "attnlab"},
+    "logo": {"text": html_title},
     "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "show_prev_next": False,
