@@ -6,7 +6,7 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.job import DiskFull, Ended, Ending, MemoryEvidence, Raised, decide_ending, timed_out
+from attnlab.study.execution.job import DiskFull, Ending, MemoryEvidence, decide_ending, timed_out
 
 CALM = MemoryEvidence(oom_kill=False, peak=3 << 20)
 OOM_KILL = MemoryEvidence(oom_kill=True, peak=3 << 20)
@@ -14,12 +14,12 @@ OOM_KILL = MemoryEvidence(oom_kill=True, peak=3 << 20)
 
 @pytest.mark.parametrize("exit_code", [0, 1, -signal.SIGKILL, None])
 def test_a_result_counts_however_its_process_ended(exit_code: int | None) -> None:
-    ending = decide_ending(Ended(RunState.DIVERGED, {"steps": 5.0}, "the loss became nan"), exit_code, OOM_KILL)
+    ending = decide_ending(Ending(RunState.DIVERGED, {"steps": 5.0}, "the loss became nan"), exit_code, OOM_KILL)
     assert ending == Ending(RunState.DIVERGED, {"steps": 5.0}, "the loss became nan")
 
 
 def test_an_exception_is_a_failure_that_would_repeat() -> None:
-    ending = decide_ending(Raised("ValueError: no", "Traceback ..."), 0, CALM)
+    ending = decide_ending(Ending(RunState.FAILED, reason="ValueError: no", traceback="Traceback ..."), 0, CALM)
     assert ending == Ending(RunState.FAILED, reason="ValueError: no", traceback="Traceback ...", retry=False)
 
 

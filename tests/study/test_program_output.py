@@ -10,25 +10,25 @@ import pytest
 from attnlab.config.command import CommandConfig
 from attnlab.planning.command_files import file_digests
 from attnlab.study.execution.command import parse_object, parse_point, recorded_results, run_command
-from attnlab.study.execution.job import Ended, Raised
+from attnlab.study.execution.job import Ending
 
 HUGE = "1" + "0" * 400
 EARLY = 'print(json.dumps({"score": 0.1}), flush=True)\n'
 
 
-def ended(folder: Path, code: str, *, command: str = "python t.py {seed}", **fields: Any) -> tuple[Ended | Raised, list[str]]:
+def ended(folder: Path, code: str, *, command: str = "python t.py {seed}", **fields: Any) -> tuple[Ending, list[str]]:
     (folder / "t.py").write_text(f"import json, sys, time\n{code}\n")
     config = CommandConfig(command=command, folder=str(folder), **fields)
     notices: list[str] = []
     (folder / "run").mkdir(exist_ok=True)
     options: dict[str, Any] = {"metric": "score", "threads": 1, "folder": folder / "run", "notify": notices.append}
     end = run_command(config, **options, report=lambda step, values: False)
-    assert isinstance(end, Ended | Raised)
+    assert isinstance(end, Ending)
     return end, notices
 
 
-def score(end: Ended | Raised) -> float | None:
-    return end.summary["score"] if isinstance(end, Ended) else None
+def score(end: Ending) -> float | None:
+    return end.summary["score"] if end.state == "completed" else None
 
 
 COUNTS = {
@@ -70,15 +70,15 @@ FAILS = {
 @pytest.mark.parametrize("end", FAILS.values(), ids=FAILS)
 def test_anything_else_fails_the_run_and_no_earlier_value_counts(end: str, tmp_path: Path) -> None:
     result, _ = ended(tmp_path, EARLY + end)
-    assert isinstance(result, Raised) and len(result.reason) < 400
+    assert result.state == "failed" and len(result.reason) < 400
     assert "the last line of stdout" in result.reason and "\x1b" not in result.reason
 
 
 def test_the_reason_has_the_line(tmp_path: Path) -> None:
     result, _ = ended(tmp_path, "print({'score': 0.5})")
-    assert isinstance(result, Raised) and "{'score': 0.5}" in result.reason
+    assert result.state == "failed" and "{'score': 0.5}" in result.reason
     result, _ = ended(tmp_path, "")
-    assert isinstance(result, Raised) and "got nothing" in result.reason
+    assert result.state == "failed" and "got nothing" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_file_may_hold_the_result(text: str, expected: float | None, tmp_path:
     end, _ = ended(tmp_path, code, command="python t.py {result} {seed}")
     assert score(end) == expected
     if expected is None:
-        assert isinstance(end, Raised) and "{result}" in end.reason
+        assert end.state == "failed" and "{result}" in end.reason
         end, _ = ended(tmp_path, "print('no result')", command="python t.py {result} {seed}")
-        assert isinstance(end, Raised) and "got nothing" in end.reason, "the file of an earlier attempt is gone"
+        assert end.state == "failed" and "got nothing" in end.reason, "the file of an earlier attempt is gone"
 
 
 def planned(folder: Path) -> dict[str, tuple[str, str]]:
@@ -117,11 +117,11 @@ def test_a_file_that_changes_while_a_program_runs_fails_the_run(tmp_path: Path) 
     (tmp_path / "data.txt").write_text("1")
     listing = planned(tmp_path)
     end, _ = ended(tmp_path, 'open("data.txt", "w").write("2")\nprint(\'{"score": 1}\')', listing=listing)
-    assert isinstance(end, Raised) and "data.txt" in end.reason and "while" in end.reason
+    assert end.state == "failed" and "data.txt" in end.reason and "while" in end.reason
     end, _ = ended(tmp_path, 'open("started", "w")', listing=listing)
-    assert isinstance(end, Raised) and "data.txt" in end.reason and not (tmp_path / "started").exists(), "nor does one start"
+    assert end.state == "failed" and "data.txt" in end.reason and not (tmp_path / "started").exists(), "nor does one start"
     (tmp_path / "data.txt").unlink()
-    assert isinstance(ended(tmp_path, "", listing=listing)[0], Raised)
+    assert ended(tmp_path, "", listing=listing)[0].state == "failed"
     end, _ = ended(tmp_path, 'open("new.txt", "w").write("2")\nprint(\'{"score": 1}\')', listing={})
     assert score(end) == 1, "a new file is a result"
 
@@ -159,4 +159,4 @@ def test_columns_of_attnlab_and_placeholders_are_not_replaced() -> None:
 def test_a_process_that_keeps_the_pipe_holds_no_run_up(tmp_path: Path) -> None:
     child = f'__import__("subprocess").Popen([{sys.executable!r}, "-c", "import time; time.sleep(20)"])'
     end, _ = ended(tmp_path, f"{child}\nprint('{{\"score\": 1}}')")
-    assert isinstance(end, Ended) and end.summary["wall_seconds"] < 15
+    assert end.state == "completed" and end.summary["wall_seconds"] < 15

@@ -42,14 +42,13 @@ from attnlab.study.execution.command import run_command
 from attnlab.study.execution.job import (
     TRAIN,
     DiskFull,
-    Ended,
+    Ending,
     Evaluation,
     Job,
     Message,
     Metrics,
     Notice,
     Outcome,
-    Raised,
     Started,
     Tag,
 )
@@ -96,14 +95,15 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
 def _outcome_of(error: BaseException, job: Job) -> Outcome:
     """Return the message about an exception that ended a run."""
     if isinstance(error, UserError):
-        return Raised(redact(str(error)))
+        return Ending(RunState.FAILED, reason=redact(str(error)))
     # A full disk is not this run's fault and would stop the others too, if the file is one of attnlab's own.
     folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
     disk_error = describe_disk_error(error, within=folders)
     if disk_error is not None:
         return DiskFull(disk_error)
     traceback.print_exception(error)
-    return Raised(redact(one_line(describe_error(error))), redact("".join(traceback.format_exception(error))))
+    trace = redact("".join(traceback.format_exception(error)))
+    return Ending(RunState.FAILED, reason=redact(one_line(describe_error(error))), traceback=trace)
 
 
 def _send(pipe: Connection, message: Message) -> None:
@@ -149,7 +149,7 @@ def _train(job: Job, pipe: Connection) -> Outcome:
     for name, text in result.tags.items():
         pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
-    return Ended(RunState(result.state), summary, result.reason)
+    return Ending(RunState(result.state), summary, result.reason)
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ from attnlab.config.checks import COLUMNS
 from attnlab.config.command import SEED, CommandConfig, curve_name, describe_bad_name, result_name
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import changed_file, find_program
-from attnlab.study.execution.job import Ended, Killed, Raised
+from attnlab.study.execution.job import Ending, Killed
 from attnlab.tracking.record import restored
 from attnlab.training.result import History, Report, Result, load_result, save_result
 
@@ -55,7 +55,7 @@ def run_command(
     report: Report,
     folder: Path,
     notify: Callable[[str], object] = print,
-) -> Ended | Raised | Killed:
+) -> Ending | Killed:
     """Run a program to its end, unless the folder has its result.
 
     The program's output, except for points of curves, is printed.
@@ -75,9 +75,9 @@ def run_command(
         result, history = known
         for step, values in history:
             report(step, values)
-        return Ended(RunState(result.state), result.summary, result.reason)
+        return Ending(RunState(result.state), result.summary, result.reason)
     if name := changed_file(config):
-        return Raised(f"{name} has changed since the study was planned: rerun the study")
+        return Ending(RunState.FAILED, reason=f"{name} has changed since the study was planned: rerun the study")
     file = folder.absolute() / RESULT_FILE
     file.unlink(missing_ok=True)
     own_peak, begin = peak_memory(), time.perf_counter()
@@ -91,19 +91,19 @@ def run_command(
         errors = [line.strip() for line in output.errors if any(map(str.isalnum, line))]  # without Python's "^^^^"
         shown = " | ".join(errors[-SHOWN:])
         reason = f"exit code {code}{f': {shown}' if shown else ''}"
-        return Raised(redact(one_line(reason)), redact("\n".join(output.errors)))
+        return Ending(RunState.FAILED, reason=redact(one_line(reason)), traceback=redact("\n".join(output.errors)))
     if name := changed_file(config):
         remedy = "rerun the study; if the program itself writes this file, list only what it reads under 'files'"
-        return Raised(f"{name} has changed while the program ran: {remedy}")
+        return Ending(RunState.FAILED, reason=f"{name} has changed while the program ran: {remedy}")
     try:
         results = _results(config, metric, output, file, notify)
     except ValueError as error:
-        return Raised(redact(one_line(str(error))))
+        return Ending(RunState.FAILED, reason=redact(one_line(str(error))))
     result = Result(str(RunState.COMPLETED), {**results, **costs})
     if not math.isfinite(restored(value := results[metric])):
         result.state, result.reason = str(RunState.DIVERGED), f"{metric} is {value:g}"
     save_result(result, output.history, config=config, folder=folder)
-    return Ended(RunState(result.state), result.summary, result.reason)
+    return Ending(RunState(result.state), result.summary, result.reason)
 
 
 def _start(config: CommandConfig, threads: int, result: Path) -> subprocess.Popen[str]:

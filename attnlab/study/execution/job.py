@@ -97,20 +97,21 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The training function returned."""
+class Ending:
+    """The end of a run.
+
+    Args:
+        summary: final metrics by name.
+        reason: one line; empty when the state is ``completed``.
+        traceback: of an exception that is not the user's mistake.
+        retry: the process was lost for an unknown reason, so one more attempt may succeed.
+    """
 
     state: RunState
-    summary: dict[str, float]
+    summary: dict[str, float] = field(default_factory=dict)
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Raised:
-    """The training function raised an exception: one line, and the traceback if the fault is not the user's input."""
-
-    reason: str
     traceback: str = ""
+    retry: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class DiskFull:
 
 
 Update = Notice | Started | Metrics | Evaluation | Tag
-Outcome = Ended | Raised | Killed | DiskFull
+Outcome = Ending | Killed | DiskFull
 Message = Update | Outcome
 
 
@@ -146,23 +147,6 @@ class MemoryEvidence:
     peak: int
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The end of a run.
-
-    Args:
-        summary: final metrics by name.
-        reason: one line; empty when the state is ``completed``.
-        retry: the process was lost for an unknown reason, so one more attempt may succeed.
-    """
-
-    state: RunState
-    summary: dict[str, float] = field(default_factory=dict)
-    reason: str = ""
-    traceback: str = ""
-    retry: bool = False
-
-
 def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: MemoryEvidence) -> Ending:
     """Decide how a run ended.
 
@@ -174,10 +158,8 @@ def decide_ending(outcome: Outcome | None, exit_code: int | None, memory: Memory
         UserError: the disk is full or read-only, which stops the study.
     """
     match outcome:
-        case Ended(state, summary, reason):
-            return Ending(state, summary, reason)
-        case Raised(reason, traceback):
-            return Ending(RunState.FAILED, reason=reason, traceback=traceback)
+        case Ending():
+            return outcome
         case Killed(number, peak):
             exit_code, memory = -number, replace(memory, peak=int(peak * 2**20))
         case DiskFull(reason):

@@ -17,14 +17,12 @@ from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
 from attnlab.study.execution.job import (
     DiskFull,
-    Ended,
     Ending,
     Evaluation,
     Job,
     Killed,
     Metrics,
     Notice,
-    Raised,
     Started,
     Tag,
     decide_ending,
@@ -245,7 +243,7 @@ class Runner:
                     self._display.evaluation(name, label, done, total)
                 case Tag(tag, text):
                     self._tracker.log_tag(run_id, tag, text)
-                case Ended() | Raised() | Killed() | DiskFull():
+                case Ending() | Killed() | DiskFull():
                     active.outcome = message
 
     def _answer_trial(self, active: RunInFlight, step: int, values: dict[str, float]) -> None:

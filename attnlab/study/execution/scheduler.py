@@ -7,6 +7,19 @@ be started, so that they are pairs, too.
 
 Some runs start from others. Such a run waits while the run that it starts from is waiting or training. It may
 start when that run has completed, and fails without being trained when that run ended otherwise.
+
+Three ledgers know of a run, and each decides one thing:
+
+- The ticket in Optuna decides who trains it. Only the parent whose ticket is RUNNING ends its record; one that lost its ticket
+  meanwhile deletes what it wrote.
+- The record in MLflow decides whether it has a result: its status is written last. A ticket never makes a result, and a ticket
+  whose run has none is queued again.
+- ``result.json`` in its folder decides that it is not trained twice. A run that is claimed again reports what it finds there.
+
+An end is written in the order file, record, ticket, and a withdrawal in the order record, file, ticket. After a crash between
+two of them, the next call finds the earlier ones and repeats the rest: `Tracker.reconcile` closes or replaces records, then
+`Queue.recover` and `Scheduler.open` follow them. Among several parents, the ticket of a dead one returns to the queue when its
+heartbeats stop, and `Scheduler.finished_elsewhere` reads the record before a claimed run is trained.
 """
 
 from __future__ import annotations
