@@ -16,6 +16,7 @@ BY_INTEREST = (
     "positions-cpu",
     "wo-gpu-enwik8",
     "wo-cpu",
+    "recipe-cpu",
     "components-cpu",
     "critical-components-cpu",
     "critical-components-imdb-cpu",

@@ -5,11 +5,14 @@ claim must be in a fragment of ``NOT_DERIVED``: settings, figures of papers, and
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from functools import cache, partial
 
 import pytest
+from scipy.stats import nct
+from scipy.stats import t as student
 
 from tests.documentation.committed_tables import (
     BERT,
@@ -421,3 +424,34 @@ def test_the_reference_scores_of_the_readme_are_those_of_the_quickstart(name: st
 def test_ten_of_twelve_predicted_scores_were_near() -> None:
     assert predicted_scores() == 10
     assert predicted_signs() == 5, "of the twelve before"
+
+
+def test_the_table_of_recipes_is_that_of_their_runs() -> None:
+    text = (ROOT / "docs" / "how-to" / "claim.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `((?:docs|source)_\w+)` \| (.+) \|$", text, flags=re.MULTILINE)
+    assert len(rows) == 6
+    for recipe, found in rows:
+        report = f"recipe-cpu/{recipe}"
+        of_recipe = runs(report)[runs(report)["cell"].str.startswith(f"{recipe} ")]
+        table = of_recipe.assign(arm=of_recipe["cell"].str.split().str[-1])
+        scores = table.pivot(index="seed", columns="arm", values="bits_per_byte")
+        window, without = scores["window"] - scores["dense"], scores["no_wo"] - scores["dense"]
+        losses = f"{scores['dense'].mean():.3f} | {xz_of(report):.3f} | {window.mean():+.3f} | {without.mean():+.3f}"
+        seconds = table[table["arm"] == "dense"]["seconds"].min()
+        seeds = seeds_for(0.02, deviation=without.std())
+        assert found == f"{losses} | {without.std():.3f} | {seeds} | {seconds:.0f}", recipe
+
+
+def xz_of(report: str) -> float:
+    task = "pydocs" if "/docs" in report else "pysource"
+    scores = json.loads((REPORTS / report / "report.json").read_text(encoding="utf-8"))["info"]["reference_scores"]
+    return next(score["value"] for score in scores if score["name"] == "xz" and score["task"] == task)
+
+
+def seeds_for(size: float, *, deviation: float) -> int:
+    """Return the seeds with which a paired t-test at 5 % finds a difference in 80 % of studies."""
+
+    def power(n: int) -> float:
+        return float(nct.sf(student.ppf(0.975, n - 1), n - 1, size / deviation * math.sqrt(n)))
+
+    return next(n for n in range(2, 100) if power(n) >= 0.8)
