@@ -19,7 +19,6 @@ Place = Literal[
     "terminal",  # the table at the end of `attnlab run`
     "run list",  # the default columns of `attnlab runs`
     "mlflow columns",  # the preset view of the MLflow UI
-    "mlflow charts",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,7 +71,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "training throughput, warm-up excluded",
         better="higher",
         measured=True,
-        shown_in=("cost table", "verdict table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
+        shown_in=("cost table", "verdict table", "run table", "terminal", "run list", "mlflow columns"),
         plot="speed",
     ),
     CostMetric(
@@ -80,7 +79,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "saved MiB",
         "MiB",
         "memory that one micro-batch keeps for the backward pass",
-        shown_in=("cost table", "verdict table", "run table", "terminal", "mlflow columns", "mlflow charts"),
+        shown_in=("cost table", "verdict table", "run table", "terminal", "mlflow columns"),
         plot="memory",
     ),
     CostMetric(
@@ -89,7 +88,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "MiB",
         "peak of the memory allocated on the GPU; CUDA only",
         measured=True,
-        shown_in=("cost table", "verdict table", "terminal", "mlflow charts"),
+        shown_in=("cost table", "verdict table", "terminal"),
         plot="memory",
     ),
     CostMetric(
@@ -106,7 +105,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "MiB",
         "peak resident memory of the process",
         measured=True,
-        shown_in=("cost table", "mlflow charts"),
+        shown_in=("cost table"),
         plot="memory",
     ),
     CostMetric(
@@ -115,7 +114,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "",
         "parameters of the whole model",
         relative=True,
-        shown_in=("cost table", "verdict table", "mlflow columns", "mlflow charts"),
+        shown_in=("cost table", "verdict table", "mlflow columns"),
     ),
     CostMetric("attention_parameters", "of attention", "", "parameters of the attention variants alone", relative=True),
     CostMetric("flops_per_token", "FLOPs/token", "FLOPs", "2 x multiply-accumulate of a forward pass", relative=True),
@@ -144,7 +143,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "s",
         "time of the training steps",
         measured=True,
-        shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
+        shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns"),
     ),
     CostMetric(
         "wall_seconds",
@@ -152,7 +151,7 @@ COST_METRICS = [  # in the order of the tables' columns
         "s",
         "time of the program of a study with `command`, from its start to its end",
         measured=True,
-        shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns", "mlflow charts"),
+        shown_in=("cost table", "run table", "terminal", "run list", "mlflow columns"),
         plot="speed",
     ),
     CostMetric(

@@ -174,12 +174,11 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._plan_parts import print_new_files
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
-    from attnlab.report.conclusion import conclusions
+    from attnlab.report.conclusion import conclusions, publish
     from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
     from attnlab.study.comparison import compare_info, load_judged
     from attnlab.study.plan import check_own_variants, code_change_notes
     from attnlab.study.run import run
-    from attnlab.tracking.experiment import log_answer
 
     plan.require_runs()
     if adaptive is not None or plan.study.max_seeds is not None:
@@ -205,7 +204,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     print_failures(result)
     print_verdict(compared, analyzed)
     if arguments.no_report:
-        log_answer(name, conclusions(compared, analyzed))
+        publish(name, compared, conclusions(compared, analyzed))
     else:
         from attnlab.report.write import write_report
 

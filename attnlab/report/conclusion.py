@@ -6,18 +6,26 @@ Lines on the choice of the records behind it come with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.cost_metrics import shown_in
 from attnlab.report.analysis import Analyzed, analyze_tasks
 from attnlab.report.answer import make_answer
-from attnlab.report.summary import Summary, summarize
-from attnlab.report.wording import describe_verdict
-from attnlab.stats.cells import CellSummary, comparisons, split_tasks
+from attnlab.report.summary import Clause, Summary, as_sentence, describe_clause, remark_of, summarize
+from attnlab.report.wording import better, describe_verdict, format_difference, metric_name
+from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_tasks
 from attnlab.stats.compared import Compared
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.joint import simultaneous_interval
+from attnlab.stats.records import comparison_name
 from attnlab.stats.selection import Named, Seeds, Selection
-from attnlab.stats.verdict import p_of_verdict
+from attnlab.stats.verdict import VerdictKind, p_of_verdict
+from attnlab.tracking.cells import CellRun
+from attnlab.tracking.experiment import log_answer
+from attnlab.tracking.record import BASELINE_TAG, NOTE_TAG, SENTENCE_TAG, VERDICT_TAG
+from attnlab.tracking.tags import param_names
+from attnlab.tracking.views import cells_view
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +41,14 @@ NUMBERS = (
     "new_items_high",
     "p",
 )
-COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "seeds")
+COLUMNS = ("cell", "baseline", *NUMBERS, "verdict", "fragile", "items", "corrected", "note", "seeds")
+WORDS = {
+    VerdictKind.BETTER: "better",
+    VerdictKind.WORSE: "worse",
+    VerdictKind.EQUIVALENT: "equivalent",
+    VerdictKind.IDENTICAL: "equivalent",
+    VerdictKind.INCONCLUSIVE: "inconclusive",
+}
 MAX_NAMED = 6  # cells in one line
 TITLES = {
     "withdrawn": "Withdrawn and run again, or deleted",
@@ -98,22 +113,82 @@ def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:
     parts = [part for asked in questions for part in split_tasks(asked.cells, asked.spec)]
     several = ("metric",) if len(questions) > 1 else ("task",) if len(parts) > 1 else ()
     rows = [
-        [*([getattr(part, name) for name in several]), *_verdict_record(cell)]
+        [*([getattr(part, name) for name in several]), *_verdict_record(cell, part)]
         for part, of_task in parts
         if any(cell.has_result for asked in questions for cell in asked.cells)
         for cell in comparisons(of_task)
     ]
     frame = pandas.DataFrame(rows, columns=[*several, *COLUMNS])
-    return frame.astype({**dict.fromkeys(NUMBERS, float), "seeds": int})
+    return frame.astype({**dict.fromkeys(NUMBERS, float), "fragile": bool, "items": object, "corrected": int, "seeds": int})
 
 
-def _verdict_record(cell: CellSummary) -> list[Any]:
+def _verdict_record(cell: CellSummary, spec: ComparisonSpec) -> list[Any]:
+    interval = cell.difference.interval if cell.difference else None
+    verdict, note = word_and_note(cell)
+    looks = spec.looks_of(comparison_name(cell.name, cell.baseline))
+    items = cell.verdict.new_items.holds if verdict and cell.verdict and cell.verdict.new_items else None
+    fragile = bool(cell.verdict and cell.verdict.fragile)
+    corrected = looks.count if verdict and looks else 1
+    return [
+        cell.name, cell.baseline, *_numbers(cell).values(), verdict, fragile, items, corrected, note,
+        interval.n if interval else cell.seeds,
+    ]  # fmt: skip
+
+
+def _numbers(cell: CellSummary) -> dict[str, float | None]:
     difference, value = cell.difference, cell.estimate or cell.value
     interval = difference.interval if difference else None
     outer = simultaneous_interval(difference) if difference else None
     numbers = [value and value.mean, interval and interval.mean]
     numbers += [end for pair in (interval, outer) for end in ((pair.low, pair.high) if pair else (None, None))]
-    numbers += cell.for_new_items or (None, None)
-    verdict = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
-    seeds = interval.n if interval else cell.seeds
-    return [cell.name, cell.baseline, *numbers, p_of_verdict(difference), verdict, seeds]
+    return dict(zip(NUMBERS, [*numbers, *(cell.for_new_items or (None, None)), p_of_verdict(difference)], strict=True))
+
+
+def word_and_note(cell: CellSummary) -> tuple[str, str]:
+    """Return the verdict in one word, "" for a cell that is not compared; and its conditions, or what the cell is instead."""
+    text = describe_verdict(cell.verdict) or ("" if cell.has_result else cell.outcome)
+    word = WORDS.get(cell.verdict.kind, "") if cell.verdict else ""
+    return word, text.removeprefix(word).lstrip(",: ")
+
+
+def cell_runs(compared: Compared) -> list[CellRun]:
+    """Return the cells of a study as MLflow shows them: the means of all seeds, and the comparison with the first baseline."""
+    texts = {axis: {str(cell.axes.get(axis)) for cell in compared.cells} for axis in compared.spec.axes}
+    axes = [axis for axis in texts if len(texts[axis]) > 1] or [*texts][:1]
+    names = param_names(axes)
+    return [
+        CellRun(cell.name, {names[axis]: str(cell.axes.get(axis)) for axis in axes}, _metrics(cell, part), _tags(cell, part))
+        for part, of_task in split_tasks(compared.cells, compared.spec)
+        for cell in of_task
+    ]
+
+
+def _metrics(cell: CellSummary, spec: ComparisonSpec) -> dict[str, float]:
+    numbers = {spec.metric if name == "value" else name: number for name, number in _numbers(cell).items()}
+    if cell.value:
+        numbers["half_width"] = cell.value.half_width
+    numbers |= {cost.name: cell.costs[cost.name].mean for cost in shown_in("mlflow columns") if cost.name in cell.costs}
+    numbers["seeds"] = cell.seeds
+    return {name: _readable(number) for name, number in numbers.items() if number is not None and number == number}
+
+
+def _readable(number: float) -> float:
+    """Round to the digits that a column of MLflow's table has room for."""
+    return number if float(number).is_integer() else float(f"{number:.5g}")
+
+
+def _tags(cell: CellSummary, spec: ComparisonSpec) -> dict[str, str]:
+    word, note = word_and_note(cell)
+    sentence = note
+    if cell.verdict and cell.difference:
+        clause = Clause(cell.baseline, cell.verdict.kind, remark_of(cell, cell.verdict, spec))
+        text = "".join(as_sentence(describe_clause(clause, [cell], [cell.name], spec=spec)))
+        unit = f"{metric_name(spec)} ({better(spec.direction)})"
+        sentence = f"{text} Difference in {unit}: {format_difference(cell)}{f'; {note}' if note else ''}."
+    return {VERDICT_TAG: word or note, BASELINE_TAG: cell.baseline, SENTENCE_TAG: sentence, NOTE_TAG: sentence}
+
+
+def publish(study: str, compared: Compared, texts: Sequence[str], root: str | Path | None = None) -> None:
+    """Write the answer of a study and its cells to MLflow, in place of the earlier ones."""
+    cells, spec = cell_runs(compared), compared.spec
+    log_answer(study, texts, cells, cells_view(cells, spec.metric, spec.direction) if cells else "", root)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 
 from attnlab._util.run_state import RunState
 from attnlab._util.text import format_table, html_table
-from attnlab.report.conclusion import conclusions, describe_choice, verdicts_frame
+from attnlab.report.conclusion import conclusions, describe_choice, publish, verdicts_frame
 from attnlab.report.wording import format_metric
 from attnlab.stats.compared import Compared
 from attnlab.study import run as running
@@ -26,7 +26,19 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 WIDTH = 80  # of the text of a result
-SHOWN = ("task", "cell", "baseline", "value", "difference", "low", "high", "p", "seeds", "verdict")  # columns that are shown
+SHOWN = (
+    "task",
+    "cell",
+    "baseline",
+    "value",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "seeds",
+    "verdict",
+    "note",
+)  # columns that are shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +55,10 @@ class Result(running.StudyResult):
 
     @cached_property
     def compared(self) -> Compared:
-        """The compared cells, read back from the record. The first use counts as a look at the study, which is recorded."""
-        return load_compared(self.plan.study.study, self.root)
+        """The compared cells, read back from the record. The first use counts as a look, and writes the answer to MLflow."""
+        compared = load_compared(self.plan.study.study, self.root)
+        publish(self.plan.study.study, compared, conclusions(compared), self.root)
+        return compared
 
     @property
     def verdicts(self) -> pandas.DataFrame:
@@ -55,7 +69,7 @@ class Result(running.StudyResult):
         """Return the conclusion, the verdicts and the runs without a result, as text."""
         texts = [textwrap.fill(text, WIDTH) for text in self._texts]
         headings, rows = _format(self.verdicts.drop(columns="p"))  # which leaves the others room in 80 columns
-        table = format_table(headings, rows, width=WIDTH, wrap=("cell", "verdict")) if rows else ""
+        table = format_table(headings, rows, width=WIDTH, wrap=("cell", "note")) if rows else ""
         lines = [f"{name}: {text}" for name, text in self._further]
         return "\n".join([self._heading, *texts, *([table] if table else []), *lines])
 
@@ -122,9 +136,13 @@ def verdicts(study: str | Path, root: str | Path | None = None) -> pandas.DataFr
     ``new_items_high``            notable part of the uncertainty
     ``p``                         the p-value that the verdict rests on, after Holm's correction: of the test for a
                                   difference, or for equivalent cells of the equivalence test
-    ``verdict``                   ``better``, ``worse``, ``equivalent within the margin``, ``identical in all ... seeds``,
-                                  ``inconclusive`` or ``baseline``, with conditions and reasons as in the report; the state
-                                  of a cell without a result
+    ``verdict``                   ``better``, ``worse``, ``equivalent`` or ``inconclusive``; "" for a cell that is not compared
+    ``fragile``                   whether tests corrected for skewness do not share the verdict
+    ``items``                     whether the verdict holds for other test items like these, too; None where items are no
+                                  notable part of the uncertainty
+    ``corrected``                 the number of looks that the verdict is corrected for
+    ``note``                      the conditions and reasons of the verdict as in the report; ``baseline``, or the state of a
+                                  cell without a result
     ``seeds``                     number of seeds of the difference; for a cell that is not compared, of the cell
     ============================  ===================================================================================
 

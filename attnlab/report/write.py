@@ -20,6 +20,7 @@ from attnlab._util import cost_metrics
 from attnlab._version import __version__
 from attnlab.errors import UserError
 from attnlab.report.answer import make_answer
+from attnlab.report.conclusion import publish
 from attnlab.report.page import Page, make_page, task_folder, write_page
 from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
@@ -189,17 +190,16 @@ def _report_one(study: str, folder: Path, root: str | Path | None, *, question: 
     """Write the report of one study, and return its page, or one for each of its tasks."""
     from attnlab.tracking.artifacts import load_attention_maps, load_items
     from attnlab.tracking.client import snapshot
-    from attnlab.tracking.experiment import log_answer
     from attnlab.tracking.runs import load_curves
 
     with snapshot():
         info, runs = load_judged(study, root)
         info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
-        cells = compare_info(info, runs).cells
+        compared = compare_info(info, runs)
         items = load_items(study, root)
-    pages = _write_study(folder, info, cells=cells, runs=runs, curves=curves, maps=maps, items=items)
-    log_answer(study, [page.summary.text for page in pages], root)
+    pages = _write_study(folder, info, cells=compared.cells, runs=runs, curves=curves, maps=maps, items=items)
+    publish(study, compared, [page.summary.text for page in pages], root)
     return pages
 
 

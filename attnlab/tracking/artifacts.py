@@ -4,7 +4,6 @@
 - The weights of the runs that others start from are artifacts, so that machines without a common folder of runs share them.
 - Reference scores (chance, gzip, n-grams, ...) are tags of the experiment. They are not runs: they have no seed, variant or
   curve, and code that lists runs need not exclude them.
-- The model of a completed run is a logged model of MLflow, which names the file of its weights.
 - Attention maps are an artifact of a run, with a tag that says whether the run has any.
 """
 
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +25,7 @@ from attnlab._util.metrics import ITEMS_FILE
 from attnlab.config.run import PARTS, RunConfig
 from attnlab.errors import UserError
 from attnlab.tracking.client import connect, log_batch, runs_folder, search_runs
-from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, WEIGHTS_TAG, RunRecord, entries
+from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, RunRecord, entries
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import owner_id, run_params, to_yaml
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     import numpy
     import pandas
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput, LoggedModel
+    from mlflow.entities import DatasetInput
 
     from attnlab.planning.plan import Run
 
@@ -209,35 +207,6 @@ def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:
     """Attach the weights, with all that `fetch_weights` copies, to the record of a run, if it left any."""
     for name in FILES if (folder / FILES[0]).is_file() else ():
         client.log_artifact(run_id, str(folder / name), ARTIFACTS)
-
-
-def log_model(client: MlflowClient, run_id: str, folder: Path) -> None:
-    """Make the model of a run a logged model of MLflow, if the run left weights. A repeated call changes nothing.
-
-    Args:
-        run_id: of its record.
-        folder: of the run. The weights stay there; a tag of the model names their file, relative to the runs folder.
-    """
-    from mlflow.entities import LoggedModelOutput
-
-    weights = folder / FILES[0]
-    if not weights.is_file():
-        return
-    record = client.get_run(run_id)
-    if record.outputs and record.outputs.model_outputs:  # linked last
-        return
-    fields = {"source_run_id": record.info.run_id, "params": dict(record.data.params), "model_type": "attnlab"}
-    fields["name"] = re.sub(r"[^A-Za-z0-9_=+-]+", "-", str(record.info.run_name))  # MLflow allows no / : . % or quotes
-    fields["tags"] = {WEIGHTS_TAG: weights.relative_to(folder.parent.parent).as_posix()}
-    known = logged_models(client, record.info.experiment_id, run_id)  # of a call that was cut off
-    model = known[0] if known else client.create_logged_model(record.info.experiment_id, **fields)
-    client.finalize_logged_model(model.model_id, "READY")
-    client.log_outputs(record.info.run_id, [LoggedModelOutput(model.model_id, step=0)])  # a link on the page of the run
-
-
-def logged_models(client: MlflowClient, experiment_id: str, run_id: str) -> list[LoggedModel]:
-    """Return the logged models of a run: one, or none."""
-    return list(client.search_logged_models([experiment_id], f"source_run_id = '{run_id}'"))
 
 
 def fetch_weights(record: RunRecord, folder: Path, *, root: Path) -> None:

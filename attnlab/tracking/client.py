@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 MAX_METRICS_PER_BATCH = 1_000  # MLflow's limit for one log_batch call
 NOTICE_SECONDS = 2.0  # between two lines on the progress of reading
 RUNS_PER_PAGE = 250  # of a search: a busy server prepares a page well within a reader's timeout
-VIEW_KEY = "attnlab"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"  # experiment tag: the preset view of the UI
 Point = tuple[str, float, int, int]  # name, value, milliseconds since the epoch, step
 # MLflow's defaults are 7 retries and 120 s. Writers leave retries to ``delivery``, which is patient; readers have none.
 HTTP_ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}

@@ -17,11 +17,13 @@ from attnlab._util.files import describe_error
 from attnlab._util.redact import command_line
 from attnlab.config.yaml import assignment
 from attnlab.errors import UserError, one_line
+from attnlab.tracking.cells import CellRun, write_cells
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
-from attnlab.tracking.record import CALL, NOTE_TAG, StudyRecord, entries, read_text, tag, text_tags, to_tags
+from attnlab.tracking.record import CALL, NOTE_TAG, VIEW_KEY, StudyRecord, entries, read_text, tag, text_tags, to_tags
 from attnlab.tracking.runs import find_experiment, require_study
 from attnlab.tracking.tags import command, split_note, study_text, with_answer
+from attnlab.tracking.views import view_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -54,16 +56,25 @@ def get_or_create_experiment(client: MlflowClient, study: str, root: Path) -> st
     return experiment.experiment_id
 
 
-def log_answer(study: str, texts: Sequence[str], root: str | Path | None = None) -> None:
+def log_answer(
+    study: str, texts: Sequence[str], cells: Sequence[CellRun] = (), view: str = "", root: str | Path | None = None
+) -> None:
     """Write the answer of a study, in paragraphs, above the plan on the page of its experiment; an earlier one is replaced.
 
     If the store does not accept it, a warning says so.
+
+    Args:
+        cells: the numbers of the answer.
+        view: the preset view from now on.
     """
     try:
         client = connect(runs_folder(root))
         experiment = find_experiment(client, study)
         text = with_answer("\n\n".join(texts), split_note(experiment.tags)[1])
         client.set_experiment_tag(experiment.experiment_id, NOTE_TAG, text)
+        write_cells(client, experiment.experiment_id, cells, runs_folder(root))
+        for key, value in view_tags(VIEW_KEY, "Cells", view).items() if view else ():
+            client.set_experiment_tag(experiment.experiment_id, key, value)
     except (UserError, OSError) as error:  # such as a read-only store
         logger.warning("MLflow does not show the answer of %s: %s", study, one_line(describe_error(error)))
 

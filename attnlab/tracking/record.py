@@ -31,10 +31,15 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
 
 PREFIX = "attnlab."  # of every tag
+NAME_TAG = "mlflow.runName"
 REQUEST_TAG = "attnlab.attempt_id"  # of a run: the request that created it
 MAPS_TAG = "attnlab.maps"  # of a run: "" if it has attention maps, else the reason why it has none; of a part, with its name
-WEIGHTS_TAG = "attnlab.weights"  # of a logged model: the file of its weights, relative to the runs folder
 NOTE_TAG = "mlflow.note.content"  # the Markdown on the page of a run or of a study
+PARENT_TAG = "mlflow.parentRunId"  # of the run of a seed: the run of its cell
+CELL_RUN = "attnlab.cell_run"  # of the run of a cell, which is no record: the cell's name
+VIEW_KEY, RUNS_VIEW_KEY = "attnlab", "attnlab-runs"
+VIEW = "mlflow.sharedViewState."  # of a study: a preset view of the UI, with its key
+VERDICT_TAG, BASELINE_TAG, SENTENCE_TAG = "verdict", "baseline", "sentence"  # of the run of a cell
 # Beginnings of the tags of studies with any number of entries, each entry as JSON.
 OWN_LOOKS = "attnlab.judged."  # a comparison with looks of its own
 FUTILE = "attnlab.futile."  # a comparison that received no more seeds

@@ -17,7 +17,7 @@ from attnlab.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
+COLUMNS = (("experiments", "artifact_location"), ("runs", "artifact_uri"))
 DEFAULT_LOCATION = "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
 TIMEOUT = 20.0  # seconds to wait for another process that writes, as MLflow does
 

@@ -21,11 +21,23 @@ from attnlab._util.patience import response_timeout
 from attnlab._util.redact import redact
 from attnlab._util.run_state import COUNTS_AS_FAILURE, Reset, RunState
 from attnlab.errors import UserError, one_line
-from attnlab.tracking.artifacts import log_model, log_run_inputs, log_weights, write_reference_scores
-from attnlab.tracking.client import VIEW_TAG, connect, is_local, log_batch, search_runs, storable, tracking_uri
+from attnlab.tracking.artifacts import log_run_inputs, log_weights, write_reference_scores
+from attnlab.tracking.client import connect, is_local, log_batch, search_runs, storable, tracking_uri
 from attnlab.tracking.delivery import Delivery, MetricBuffer, RetryingClient, TrackingRejected
 from attnlab.tracking.experiment import get_or_create_experiment, record_call
-from attnlab.tracking.record import NOTE_TAG, PREFIX, REQUEST_TAG, RETRIED, RunRecord, StudyRecord, tag, to_tags, with_tag
+from attnlab.tracking.record import (
+    NOTE_TAG,
+    PREFIX,
+    REQUEST_TAG,
+    RETRIED,
+    RUNS_VIEW_KEY,
+    VIEW_KEY,
+    RunRecord,
+    StudyRecord,
+    tag,
+    to_tags,
+    with_tag,
+)
 from attnlab.tracking.tags import (
     owner_id,
     planned_cells,
@@ -35,7 +47,7 @@ from attnlab.tracking.tags import (
     study_tags,
     study_text,
 )
-from attnlab.tracking.ui import view_state
+from attnlab.tracking.views import runs_view, view_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -90,7 +102,8 @@ class Tracker:
         if any(record.is_finished for record in self._active.values()) and recorded.comparisons[:1] != comparisons:
             comparisons = [*recorded.comparisons[:1], comparison]  # the first one is that before the first result
         answer, _ = split_note(recorded.tags)
-        tags = {**study_tags(self._plan, answer), VIEW_TAG: view_state(self._plan)}
+        tags = {**study_tags(self._plan, answer), **view_tags(RUNS_VIEW_KEY, "Runs", view := runs_view(self._plan))}
+        tags |= {} if answer else view_tags(VIEW_KEY, "Cells", view)
         self._set_tags({**tags, **to_tags(StudyRecord, comparisons=comparisons)})
         record_call(self._client, self._experiment_id, self._plan)
 
@@ -358,10 +371,6 @@ class Tracker:
     def log_weights(self, run_id: str, folder: Path) -> None:
         """Attach the weights in a run's folder, if it has any, for parents on other machines."""
         self._submit(run_id, log_weights, self._raw, run_id, folder)
-
-    def log_model(self, run_id: str, folder: Path) -> None:
-        """Make the weights in a run's folder, if it has any, a logged model of MLflow."""
-        self._submit(run_id, log_model, self._raw, run_id, folder)
 
     def set_deadline(self) -> None:
         """Limit all remaining calls to seconds rather than minutes, because the study is being stopped.

@@ -28,7 +28,7 @@ from attnlab.tracking.client import (
 )
 from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.looks import looks_in
-from attnlab.tracking.record import RunRecord, StudyRecord, restored, to_tags
+from attnlab.tracking.record import NAME_TAG, PARENT_TAG, RunRecord, StudyRecord, restored, to_tags
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.withdrawn import withdrawn_records
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
 
 
-NAME_TAG = "mlflow.runName"
 Text = Annotated[str, Field(pattern="^[^\0]*$")]  # PostgreSQL stores no NUL; pydantic refuses surrogates, which have no UTF-8
 Value = Annotated[float, PlainSerializer(repr)]  # JSON has no NaN
 Time = Annotated[int, Field(ge=0, lt=253_402_300_800_000)]  # milliseconds since the epoch, up to the year 9999
@@ -212,7 +211,7 @@ def _read_run(client: MlflowClient, record: RunRecord, *, files: bool) -> Stored
         cast(Literal["FINISHED", "FAILED", "KILLED"], record.status),
         record.start,
         record.end or record.start,
-        record.tags,
+        {name: text for name, text in record.tags.items() if name != PARENT_TAG},  # a store writes cells of its own
         record.logged,
         points,
         datasets,

@@ -1,13 +1,7 @@
-"""The MLflow UI: the server, and a preset view of a study with its axes, metrics and charts.
-
-The view is stored in an experiment tag, in the format that MLflow's "share" button writes. That format is undocumented,
-so nothing else depends on it.
-"""
+"""The server of the MLflow UI, and the addresses of the studies' preset views."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import signal
 import socket
@@ -17,95 +11,24 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import uuid
-import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab._util import supervise
-from attnlab._util.cost_metrics import PROGRAM_COSTS, Place, shown_in
 from attnlab._util.packages import require
 from attnlab._util.process import as_interrupts
 from attnlab._util.redact import LOGIN
 from attnlab.errors import UserError
-from attnlab.tracking.client import VIEW_KEY, connect, runs_folder, search_studies, tracking_uri
-from attnlab.tracking.record import tag, with_tag
+from attnlab.tracking.client import connect, runs_folder, search_studies, tracking_uri
+from attnlab.tracking.record import RUNS_VIEW_KEY, VIEW_KEY
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tags import param_names
-
-if TYPE_CHECKING:
-    from attnlab.planning.plan import Plan
 
 
-def view_state(plan: Plan) -> str:
-    """Return the preset view of a study as MLflow stores it: deflated JSON in base64 (a tag holds 5,000 bytes)."""
-    metrics, metric = plan.metrics, plan.metric
-    swept = [plan.study.sweep.path] if plan.study.sweep else []
-    names = param_names([*plan.cells[0].axes, *swept])
-    params = [*names.values(), *(["phase"] if plan.searched else []), "seed"]
-    columns = [f"params.`{name}`" for name in params]
-    columns += [f"metrics.`{name}`" for name in (*metrics, *_costs(plan, "mlflow columns"))] + [f"tags.`{tag('state')}`"]
-    curve, sections, charts = "valid" if plan.study.command is None else "curve", [], []
-    for title, chart, shown in (
-        ("Result", _bar, [name for metric in metrics for name in (metric, f"valid_{metric}")]),
-        ("Learning curves", _line, [*(f"{curve}/{metric}" for metric in metrics), "train/loss", "train/tokens_per_s"]),
-        ("Cost", _bar, _costs(plan, "mlflow charts")),
-    ):
-        key = _id(plan, title)
-        sections.append(
-            {"uuid": key, "name": title, "display": True, "isReordered": True, "deleted": False, "isGenerated": False}
-        )
-        charts += [chart(plan, key, name) for name in shown]
-    state = {
-        "searchFilter": with_tag("current", "yes"),
-        "orderByKey": f"metrics.`{metric}`",
-        "orderByAsc": plan.direction == "min",
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "datasetsFilter": [],
-        "modelVersionFilter": "All Runs",
-        "selectedColumns": columns,
-        "columnOrder": columns,  # axes, then metrics; MLflow puts its fixed columns after them
-        "runsHiddenMode": "SHOW_ALL",
-        "compareRunCharts": charts,
-        "compareRunSections": sections,
-        "isAccordionReordered": True,
-        "hideEmptyCharts": True,
-        "autoRefreshEnabled": True,
-        "useGroupedValuesInCharts": True,
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": tag("cell")}]},
-    }
-    packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    return f"deflate;{packed}"
-
-
-def _costs(plan: Plan, place: Place) -> list[str]:
-    """Return the names of the costs that attnlab records of the runs of a study."""
-    if plan.study.command is None:
-        return [cost.name for cost in shown_in(place) if cost.name not in PROGRAM_COSTS[:1]]
-    return [cost.name for cost in shown_in(place) if cost.name in PROGRAM_COSTS]
-
-
-def _id(plan: Plan, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{plan.study.study}/{name}"))  # stable when the view is rewritten
-
-
-def _bar(plan: Plan, section: str, metric: str) -> dict[str, Any]:
-    shared = {"uuid": _id(plan, f"{section}/{metric}"), "metricSectionId": section, "deleted": False}
-    return {**shared, "type": "BAR", "isGenerated": False, "runsCountToCompare": 100, "metricKey": metric}
-
-
-def _line(plan: Plan, section: str, metric: str) -> dict[str, Any]:
-    axes = {"xAxisKey": "step", "yAxisKey": "metric", "scaleType": "linear", "xAxisScaleType": "linear"}
-    options = {"lineSmoothness": 0, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
-    return {**_bar(plan, section, metric), "type": "LINE", "selectedMetricKeys": [metric], **axes, **options}
-
-
-def ui_url(experiment: str | None, base: str) -> str:
-    """Return the URL of an experiment's preset view, or of the list of experiments if ``experiment`` is None."""
+def ui_url(experiment: str | None, base: str, key: str = VIEW_KEY) -> str:
+    """Return the URL of a preset view of an experiment, or of the list of experiments if ``experiment`` is None."""
     if experiment is None:
         return f"{base}/#/experiments?workflowType=machine_learning"
-    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW_KEY}&workflowType=machine_learning"
+    return f"{base}/#/experiments/{experiment}/runs?viewStateShareKey={key}&workflowType=machine_learning"
 
 
 def expect_free(host: str, port: int) -> None:
@@ -226,4 +149,6 @@ def _study_urls(root: Path, base: str, study: str | None) -> list[str]:
     client = connect(root)
     experiments = [find_experiment(client, study)] if study else search_studies(client)
     urls = [f"{experiment.name}: {ui_url(experiment.experiment_id, base)}" for experiment in experiments]
+    if study:
+        urls.append(f"its runs: {ui_url(experiments[0].experiment_id, base, RUNS_VIEW_KEY)}")
     return urls or [ui_url(None, base)]

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attnlab._util.run_state import WITHOUT_RESULT, Reset
 from attnlab.config.comparability import comparable_fields
 from attnlab.errors import UserError, nearest
-from attnlab.tracking.artifacts import FILES, logged_models
 from attnlab.tracking.client import log_batch, search_runs, search_studies
-from attnlab.tracking.record import RETRIED, WEIGHTS_TAG, RunRecord, to_tags, with_tag
+from attnlab.tracking.record import RETRIED, RunRecord, to_tags, with_tag
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -130,8 +129,6 @@ def delete_record(client: MlflowClient, record: RunRecord) -> None:
     if record.status == "RUNNING":  # its parent is dead
         client.set_terminated(record.run_id, "KILLED")
     client.delete_run(record.run_id)
-    for model in logged_models(client, record.experiment_id, record.run_id):
-        client.delete_logged_model(model.model_id)
 
 
 def withdraw_record(client: MlflowClient, record: RunRecord, *, folder: str) -> None:
@@ -145,5 +142,3 @@ def withdraw_record(client: MlflowClient, record: RunRecord, *, folder: str) -> 
     withdrawn = {"redone": record.key, "key": f"redone-{record.run_id}"}  # no longer the key of any run
     withdrawn |= {"current": "no", "reason": "withdrawn by attnlab redo", "folder": folder}
     log_batch(client, record.run_id, tags=to_tags(**withdrawn))
-    for model in logged_models(client, record.experiment_id, record.run_id):
-        client.set_logged_model_tags(model.model_id, {WEIGHTS_TAG: f"{folder}/{FILES[0]}"})

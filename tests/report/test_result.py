@@ -33,7 +33,7 @@ NUMBERS = [
     "new_items_high",
     "p",
 ]
-COLUMNS = ["cell", "baseline", *NUMBERS, "verdict", "seeds"]
+COLUMNS = ["cell", "baseline", *NUMBERS, "verdict", "fragile", "items", "corrected", "note", "seeds"]
 GRID = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned"]}
 
 
@@ -65,7 +65,9 @@ def test_a_result_has_the_verdicts_that_its_records_and_its_page_have(result: Re
     page = pandas.read_csv(attnlab.write_report("small", root, tmp_path / "page") / "cells.csv").set_index("cell")
     for row in frame.to_dict("records"):
         own = page.loc[row["cell"]]
-        assert row["verdict"] == own["verdict"] and row["value"] == approx(own["bits_per_byte"])
+        assert own["verdict"] in (f"{row['verdict']} {row['note']}".strip(), f"{row['verdict']}, {row['note']}") and row[
+            "value"
+        ] == approx(own["bits_per_byte"])
         shown = {name: own[f"difference_{name}"] for name in ("low", "high")} | {"difference": own["difference"]}
         shown |= {name: own[name] for name in ("simultaneous_low", "simultaneous_high")}
         assert {name: row[name] for name in shown} == approx(shown, nan_ok=True)
@@ -73,7 +75,9 @@ def test_a_result_has_the_verdicts_that_its_records_and_its_page_have(result: Re
     assert list(by_cell["baseline"]) == ["", "dense learned", "dense learned"] and set(by_cell["seeds"]) == {4}
     assert by_cell.loc["no_wo learned", "p"] == approx(page.loc["no_wo learned", "p_holm"])
     assert by_cell.loc["narrow learned", "p"] == approx(page.loc["narrow learned", "p_equivalent_holm"])
-    assert by_cell.loc["narrow learned", "verdict"].startswith("equivalent")
+    assert by_cell.loc["narrow learned", "verdict"] == "equivalent"
+    assert set(frame["verdict"]) <= {"better", "worse", "equivalent", "inconclusive", ""} and set(frame["corrected"]) == {1}
+    assert frame["fragile"].dtype == bool and by_cell.loc["dense learned", "note"] == "baseline"
 
 
 def test_text_page_and_verb_have_the_same_conclusion(
@@ -144,6 +148,10 @@ def test_a_cell_without_a_result_has_its_state(tmp_path: Path) -> None:
     grid = {"variant": ["dense", "no_wo", "wide"], "position": ["learned"]}
     result = go(tmp_path, "settling_or_diverging", grid=grid, seeds=[0, 1, 2, 3])
     frame = result.verdicts.set_index("cell")
-    assert frame.loc["wide learned", "verdict"] and math.isnan(frame.loc["wide learned", "value"])
+    assert (
+        frame.loc["wide learned", "note"]
+        and not frame.loc["wide learned", "verdict"]
+        and math.isnan(frame.loc["wide learned", "value"])
+    )
     assert frame.loc["no_wo learned", "seeds"] == 3 and "wide learned s0: diverged" in repr(result)
     json.dumps(result.verdicts.to_dict("records"))

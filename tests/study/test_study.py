@@ -27,6 +27,7 @@ from attnlab.study.execution.job import Ending, Job
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
+from attnlab.tracking.record import CELL_RUN
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.training import costs
@@ -71,7 +72,8 @@ def every_record(root: Path, name: str = "small") -> list[Any]:
     client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     experiment = client.get_experiment_by_name(name)
     assert experiment is not None
-    return list(client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL))
+    runs = client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL)
+    return [run for run in runs if CELL_RUN not in run.data.tags]
 
 
 def test_each_run_is_trained_once_and_a_second_call_trains_none(root: Path) -> None:

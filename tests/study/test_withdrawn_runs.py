@@ -154,32 +154,6 @@ def test_redo_trains_a_run_again_and_keeps_its_old_record(
     assert old.run_id[:8] in caught.value.where
 
 
-def logged_models(root: Path) -> dict[str, str]:
-    """Return the name of each logged model -> the file of its weights."""
-    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    return {model.name: model.tags["attnlab.weights"] for model in client.search_logged_models(experiments)}
-
-
-def test_the_model_of_a_run_is_a_logged_model_as_long_as_its_weights_are_there(finished: StudyResult, root: Path) -> None:
-    models = logged_models(root)
-    assert sorted(models) == ["dense-s0", "dense-s1"] and all((root / file).is_file() for file in models.values())
-    client = MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
-    outputs = client.get_run(finished.rows[0].run_id).outputs
-    assert outputs is not None
-    (link,) = outputs.model_outputs
-    model = client.get_logged_model(link.model_id)
-    assert (model.name, model.status, model.params["variant"]) == ("dense-s0", "READY", "dense")
-    assert all(row.reused for row in go(root).rows) and logged_models(root) == models, "each once"
-    with withdraw("small", ["dense s0"], root=root) as runs:
-        runs.redo()
-    moved = logged_models(root)
-    assert moved["dense-s0"] != models["dense-s0"] and all((root / file).is_file() for file in moved.values())
-    with withdraw("small", ["dense s1"], root=root) as runs:
-        runs.delete()
-    assert [*logged_models(root)] == ["dense-s0"]
-
-
 def test_delete_removes_a_whole_cell(finished: StudyResult, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["delete", "small", "dense", "--yes"]) == 0
     printed = capsys.readouterr().out

@@ -12,6 +12,7 @@ from mlflow.entities import Run as Record
 from mlflow.entities import ViewType
 
 from attnlab.planning.plan import Plan
+from attnlab.tracking.record import CELL_RUN
 from attnlab.tracking.system_metrics import PREFIX
 
 MEASURED = re.compile(
@@ -33,7 +34,8 @@ class Stores:
         client = MlflowClient(self.tracking)
         experiment = client.get_experiment_by_name(study)
         assert experiment is not None, f"no experiment {study!r}"
-        return list(client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL, max_results=50_000))
+        runs = client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL, max_results=50_000)
+        return [run for run in runs if CELL_RUN not in run.data.tags]
 
     def curves(self, record: Record) -> Curves:
         """Return every point of every metric of a record, except the load of the machine."""

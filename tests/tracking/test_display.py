@@ -1,9 +1,7 @@
 """Tests of the data that MLflow's UI shows: digits, data sets, groups and system metrics."""
 
-import base64
 import json
 import math
-import zlib
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from attnlab.tracking.record import RunRecord
 from attnlab.tracking.tracker import Tracker
-from attnlab.tracking.ui import view_state
 from tests.study.test_study import QUIET, study
 from tests.tracking.test_delivery import small
 
@@ -42,12 +39,6 @@ def test_the_data_sets_of_a_run_are_logged(root: Path) -> None:
     assert {dataset.name for dataset in contexts.values()} == {"pydocs/train", "pydocs/valid", "pydocs/test"}
     assert len({dataset.digest for dataset in contexts.values()}) == 1
     assert json.loads(contexts["test"].source) == {"task": "pydocs length=16", "data": plan.runs[0].config.data}
-
-
-def test_the_view_groups_runs_by_cell() -> None:
-    state = json.loads(zlib.decompress(base64.b64decode(view_state(small()).removeprefix("deflate;"))))
-    assert state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "attnlab.cell"}]}
-    assert state["useGroupedValuesInCharts"] is True
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -321,7 +321,6 @@ class Runner:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
         if ending.state is RunState.COMPLETED:
             self._tracker.log_items(active.run_id, run_folder(self._root, active.run.key))
-            self._tracker.log_model(active.run_id, run_folder(self._root, active.run.key))
             if active.run.phase == "stage" and self._scheduler.store.shared:
                 self._tracker.log_weights(active.run_id, run_folder(self._root, active.run.key))
         return self._tracker.finish(active.run_id, ending.state, summary=ending.summary, reason=ending.reason)
