@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -194,13 +195,25 @@ def run_datasets(run: Run) -> list[DatasetInput]:
 
     The split is a part of the name, because MLflow keeps one data set of a run for each name and digest.
     """
+    task, identity = run.config.task, str(run.config.data)
+    source = json.dumps({"tags": {"task": task.label, "data": identity}})
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:DIGEST_LIMIT]
+    return [dataset_input(f"{task.name}/{split}", digest, source, split, run.cell.data_sizes) for split in SPLITS]
+
+
+def dataset_input(name: str, digest: str, source: str, context: str, sizes: str) -> DatasetInput:
+    """Return a data set as MLflow's `CodeDatasetSource` with its number of rows or bytes.
+
+    Args:
+        source: of the data set, as JSON.
+        context: the split.
+        sizes: of all splits, as `RunRecord.data_sizes`.
+    """
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    task, identity = run.config.task, str(run.config.data)
-    source = json.dumps({"task": task.label, "data": identity})
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:DIGEST_LIMIT]
-    datasets = {split: Dataset(f"{task.name}/{split}", digest, "attnlab", source) for split in SPLITS}
-    return [DatasetInput(dataset, [InputTag("mlflow.data.context", split)]) for split, dataset in datasets.items()]
+    size = re.search(rf"\b{re.escape(context)} ([\d,]+) (\w+)", sizes) if context else None
+    profile = json.dumps({f"num_{size[2]}": int(size[1].replace(",", ""))}) if size else None
+    return DatasetInput(Dataset(name, digest, "code", source, profile=profile), [InputTag("mlflow.data.context", context)])
 
 
 def log_weights(client: MlflowClient, run_id: str, folder: Path) -> None:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, PlainSerializer
 
 from attnlab._util.metrics import ITEMS_FILE
 from attnlab.errors import UserError
-from attnlab.tracking.artifacts import read_items
+from attnlab.tracking.artifacts import dataset_input, read_items
 from attnlab.tracking.client import (
     connect,
     log_batch,
@@ -34,7 +34,6 @@ from attnlab.tracking.withdrawn import withdrawn_records
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput
 
 
 Text = Annotated[str, Field(pattern="^[^\0]*$")]  # PostgreSQL stores no NUL; pydantic refuses surrogates, which have no UTF-8
@@ -238,7 +237,7 @@ def _write_run(client: MlflowClient, experiment_id: str, run: StoredRun) -> None
     run_id = client.create_run(experiment_id, start_time=run.start, tags=dict(run.tags), run_name=run.name).info.run_id
     log_batch(client, run_id, points=list(run.points), params=dict(run.params))
     if run.datasets:
-        client.log_inputs(run_id, [_dataset(*fields) for fields in run.datasets])
+        client.log_inputs(run_id, [dataset_input(*fields, run.record.data_sizes) for fields in run.datasets])
     with tempfile.TemporaryDirectory() as folder:
         for name, content in run.files.items():
             path = Path(folder, name)
@@ -248,9 +247,3 @@ def _write_run(client: MlflowClient, experiment_id: str, run: StoredRun) -> None
     client.set_terminated(run_id, run.status, end_time=run.end)
     if run.deleted:
         client.delete_run(run_id)
-
-
-def _dataset(name: str, digest: str, source: str, context: str) -> DatasetInput:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    return DatasetInput(Dataset(name, digest, "attnlab", source), [InputTag("mlflow.data.context", context)])

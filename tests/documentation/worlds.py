@@ -270,6 +270,14 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     with_servers(shell)
 
 
+@world("docs/how-to/mlflow.md")
+def _(shell: Shell, request: pytest.FixtureRequest) -> None:
+    """The address that the page sets is taken back."""
+    with_projection(shell, request)
+    shell.patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shell.folder / 'runs' / 'mlflow.db'}")
+    assert main(["report", "projection"]) == 0
+
+
 @world("docs/how-to/trained-model.md")
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     quickstart = str(ROOT / "ablations" / "quickstart.yaml")

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+from mlflow.data import get_source
 
 from attnlab import load_curves, load_runs
 from attnlab._util.run_state import RunState
@@ -38,7 +39,9 @@ def test_the_data_sets_of_a_run_are_logged(root: Path) -> None:
     assert set(contexts) == {"train", "valid", "test"}
     assert {dataset.name for dataset in contexts.values()} == {"pydocs/train", "pydocs/valid", "pydocs/test"}
     assert len({dataset.digest for dataset in contexts.values()}) == 1
-    assert json.loads(contexts["test"].source) == {"task": "pydocs length=16", "data": plan.runs[0].config.data}
+    source = get_source(contexts["test"])
+    assert source.to_dict() == {"tags": {"task": "pydocs length=16", "data": plan.runs[0].config.data}}
+    assert json.loads(contexts["test"].profile or "")["num_bytes"] > 1_000
 
 
 @pytest.mark.parametrize("enabled", [True, False])
