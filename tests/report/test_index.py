@@ -92,7 +92,7 @@ def test_mlflow_shows_the_latest_answer_above_the_plan_and_has_no_run_of_it(root
 
 def test_an_answer_of_any_length_is_one_that_mlflow_takes(root: Path) -> None:
     for answer in ("word " * 2_000, "no"):
-        log_answer("first", [answer], root)
+        log_answer("first", [answer], root=root)
         experiment = connect(root).get_experiment_by_name("first")
         assert experiment is not None and experiment.tags["mlflow.note.content"].startswith(f"{answer[:3]}")
     assert experiment.tags["mlflow.note.content"] == "no\n\n---\n\n"  # the long answer left no room for the plan

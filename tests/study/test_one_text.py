@@ -50,7 +50,7 @@ def test_parents_of_one_text_share_a_study_and_those_of_another_text_are_refused
 
 def test_the_answer_stays_above_the_plan_when_the_study_runs_again(root: Path) -> None:
     run(study(seeds=[0]), root=root, **FAKE)
-    log_answer("small", ["`no_wo` is better."], root)
+    log_answer("small", ["`no_wo` is better."], root=root)
     run(study(seeds=[0, 1]), root=root, **FAKE)
     answer, note = split_note(find_experiment(connect(root), "small").tags)
     assert answer == "`no_wo` is better." and "seeds 0, 1" in note
