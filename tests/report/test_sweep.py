@@ -102,7 +102,7 @@ def test_the_plot_has_a_dot_for_each_run_and_a_ring_at_each_best_rate():
     svg = section(swept_page(sweep_records({"dense": (3e-3, 2.0), "no_wo": (3e-3, 2.1)}))).plots[0].svg
     assert svg.count('r="2.6"') == 2 * len(RATES) * 5
     assert svg.count('r="5" fill="none"') == 2
-    assert svg.count("<polyline") == 2
+    assert svg.count("<polyline") == 2 + 2, "two curves, and the two lines of the legend"
 
 
 def test_learning_curves_are_those_of_the_best_rate_tried():
