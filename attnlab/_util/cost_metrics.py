@@ -105,7 +105,6 @@ COST_METRICS = [  # in the order of the tables' columns
         "MiB",
         "peak resident memory of the process",
         measured=True,
-        shown_in=("cost table"),
         plot="memory",
     ),
     CostMetric(
