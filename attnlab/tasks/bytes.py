@@ -38,7 +38,7 @@ class ByteTask(SequenceTask):
 
     Args:
         length: tokens of a row.
-        sampling: ``random`` or ``contiguous`` rows, as in ``SequenceTask``.
+        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
         tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
         vocabulary: number of tokens of ``bpe``, at least 256.
     """
@@ -46,7 +46,9 @@ class ByteTask(SequenceTask):
     metric = "bits_per_byte"
     text_unit = "byte"
 
-    def __init__(self, *, length: int, sampling: str, tokens: str = "bytes", vocabulary: int | None = None) -> None:
+    def __init__(
+        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
+    ) -> None:
         super().__init__(length=length, sampling=sampling)
         if tokens not in TOKENS:
             raise UserError(f"tokens: expected {' or '.join(TOKENS)}, got {tokens!r}{nearest(str(tokens), TOKENS)}")

@@ -21,17 +21,8 @@ FORMAT = 1  # of the prepared file
 class Enwik8(ByteTask):
     """Predict the next byte, or subword, of Wikipedia's XML.
 
-    Args:
-        length: tokens of a row.
-        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
-        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
-        vocabulary: number of tokens of ``bpe``, at least 256.
+    The options are those of ``ByteTask``.
     """
-
-    def __init__(
-        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
-    ) -> None:
-        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
 
     def identity(self) -> str:
         return f"enwik8 md5:{ENWIK8.contents}{self.tokens_identity()}"

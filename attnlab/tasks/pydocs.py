@@ -22,17 +22,8 @@ class PyDocs(ByteTask):
 
     They are sorted by name, each paragraph occurs once, and they are split 90/5/5 %.
 
-    Args:
-        length: tokens of a row.
-        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
-        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
-        vocabulary: number of tokens of ``bpe``, at least 256.
+    The options are those of ``ByteTask``.
     """
-
-    def __init__(
-        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
-    ) -> None:
-        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
 
     def identity(self) -> str:
         return f"pydocs sha256:{hashlib.sha256(_contents()).hexdigest()}{self.tokens_identity()}"

@@ -26,17 +26,8 @@ MACHINE = ("_sysconfigdata", "sitecustomize")
 class PySource(ByteTask):
     """Predict the next byte, or subword, of the modules of Python's standard library, split 90/5/5 % by file.
 
-    Args:
-        length: tokens of a row.
-        sampling: ``random`` positions, or ``contiguous`` rows, which a model with memory requires.
-        tokens: ``bytes``, or ``bpe``: byte-level byte-pair encoding, learned on ``train``.
-        vocabulary: number of tokens of ``bpe``, at least 256.
+    The options are those of ``ByteTask``.
     """
-
-    def __init__(
-        self, *, length: int = 256, sampling: str = "random", tokens: str = "bytes", vocabulary: int | None = None
-    ) -> None:
-        super().__init__(length=length, sampling=sampling, tokens=tokens, vocabulary=vocabulary)
 
     def identity(self) -> str:
         contents, _ = _contents()
