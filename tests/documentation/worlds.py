@@ -274,6 +274,7 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
 def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     """The address that the page sets is taken back."""
     with_projection(shell, request)
+    with_servers(shell)
     shell.patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shell.folder / 'runs' / 'mlflow.db'}")
     assert main(["report", "projection"]) == 0
 
