@@ -120,7 +120,10 @@ def _with_labels(study: StudyConfig) -> StudyConfig:
     study = study.model_copy(update=changes)
     if study.control is not None:
         study = study.model_copy(update={"control": _labelled_control(study, study.control)})
-    return study if study.claim is None else study.model_copy(update={"claim": _labelled_claim(study, study.claim)})
+    if study.claim is not None:
+        study = study.model_copy(update={"claim": _labelled_claim(study, study.claim, ("claim",))})
+    claims = {name: _labelled_claim(study, claim, ("claims", name)) for name, claim in study.claims.items()}
+    return study.model_copy(update={"claims": claims})
 
 
 def _labelled_control(study: StudyConfig, control: dict[str, Any]) -> dict[str, Any]:
@@ -135,21 +138,21 @@ def _labelled_control(study: StudyConfig, control: dict[str, Any]) -> dict[str, 
     return labelled
 
 
-def _labelled_claim(study: StudyConfig, claim: ClaimConfig) -> ClaimConfig:
+def _labelled_claim(study: StudyConfig, claim: ClaimConfig, loc: Loc) -> ClaimConfig:
     """Return the claim with labels, after a check that the study compares what the claim is about."""
     if not study.baselines and claim.effect is None and claim.direction not in OF_SOLVE_RATES:
-        raise UserError("claim: expected a 'baseline' that cells are compared with, got none", study.where("claim"))
+        raise UserError("claim: expected a 'baseline' that cells are compared with, got none", study.where(*loc))
     if claim.direction in OF_TRENDS and not study.over:
         message = f"claim: expected levels in 'over', along which it {claim.direction}"
-        raise UserError(message, study.where("claim", "direction"))
+        raise UserError(message, study.where(*loc, "direction"))
     if claim.effect is not None and not study.factors:
-        raise UserError("claim: expected a study with 'factors', which have effects", study.where("claim", "effect"))
+        raise UserError("claim: expected a study with 'factors', which have effects", study.where(*loc, "effect"))
     parts = {name: getattr(claim, name) for name in ("cell", "baseline")}
-    labelled = {name: _labelled(study, axes, ("claim", name)) for name, axes in parts.items() if axes is not None}
+    labelled = {name: _labelled(study, axes, (*loc, name)) for name, axes in parts.items() if axes is not None}
     baseline = labelled.get("baseline")
     if baseline is not None and not any(baseline.items() <= one.items() for one in study.baselines):
         message = f"claim: expected one of the study's baselines, got {text(baseline)}"
-        raise UserError(message, study.where("claim", "baseline"))
+        raise UserError(message, study.where(*loc, "baseline"))
     return claim.model_copy(update=labelled)
 
 
@@ -214,7 +217,7 @@ def _merged(base: dict[str, Any], own: dict[str, Any], loc: Loc = ()) -> dict[st
         other = ONE_OF.get(f"train.{key}", "") if loc == ("base", "train") else ""
         if other not in own:
             merged.pop(other, None)
-        whole = loc == () and key == "claim"  # the size of another claim is not that of this one
+        whole = loc == () and key in ("claim", "claims")  # the size of another claim is not that of this one
         if isinstance(value, dict) and isinstance(below, dict) and "name" not in value and not whole:
             value = _merged(below, value, (*loc, key))
         merged[key] = value

@@ -256,6 +256,9 @@ class StudyConfig(Section):
         description="a cell that must be found worse than the baseline before others count as equivalent: axis -> value",
     )
     claim: ClaimConfig | None = Field(default=None, description="a published claim that the study judges")
+    claims: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*$")], ClaimConfig] = Field(
+        default={}, description="ID -> claim: several published claims that the study judges"
+    )
     metric: Metric = Field(
         default=None,
         description="null: the primary metric of the task; or another number that every run records, for example tokens_per_s, "

@@ -1,8 +1,8 @@
 """Claims and the rulings on them, read from study files and from stored reports.
 
-A claim is a study file with the section ``claim`` in the folder of claims; its name without the ending is the claim's ID. The
-result is read from the report of the study: in the folder of claims' reports, or beside it, where other studies have theirs. So
-the page needs no store and no training, and the same reports give the same bytes.
+A claim is the section ``claim`` of a study file in the folder of claims, and has the file's name as its ID, or it is one of
+several in the section ``claims``. The result is read from the report of the study: in the folder of claims' reports, or beside
+it, where other studies have theirs. So the page needs no store and no training, and the same reports give the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Claim:
     """A claim with the study that judges it.
 
     Attributes:
-        id: The name of its file, without the ending.
+        id: The name of its file without the ending, or its key among several claims of a file.
         path: The study file.
         study: The study, with its claim.
     """
@@ -126,18 +126,22 @@ def read_claims(folder: Path = STUDIES, ids: Sequence[str] = ()) -> list[Claim]:
     paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if not paths:
         raise UserError("expected a folder with study files that state claims, got none", str(folder))
+    claims = [claim for path in paths.values() for claim in _read(path)]
+    known = [claim.id for claim in claims]
     for name in ids:
-        if name not in paths:
-            raise UserError(f"expected the ID of a claim in {folder}, got {name!r}{nearest(name, paths)}")
-    claims = [Claim(name, path, _read(path)) for name, path in paths.items() if not ids or name in ids]
+        if name not in known:
+            raise UserError(f"expected the ID of a claim in {folder}, got {name!r}{nearest(name, known)}")
+    claims = [claim for claim in claims if not ids or claim.id in ids]
     return sorted(claims, key=lambda claim: (not claim.config.known, claim.id))
 
 
-def _read(path: Path) -> StudyConfig:
+def _read(path: Path) -> list[Claim]:
+    """Return the claims of a study file: the one that has the file's name as its ID, or each of several."""
     study = read_study(path)
-    if study.claim is None:
-        raise UserError("expected a study with the section 'claim', got one without it", str(path))
-    return study
+    stated = {path.stem: study.claim} if study.claim is not None else study.claims
+    if not stated:
+        raise UserError("expected a study with the section 'claim' or 'claims', got one without them", str(path))
+    return [Claim(name, path, study.model_copy(update={"claim": config})) for name, config in stated.items()]
 
 
 def judge(claim: Claim, reports: Path = REPORTS) -> Case:
@@ -195,14 +199,15 @@ def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
     calls = next((page.info.calls for page in pages if page.info.calls), ())
     now = claim.study.source.written
     recorded = [_recorded(call.text) for call in calls]
-    stated, sentence = [_section(fields) for fields in recorded], claim.config.sentence
-    same = [one for one in stated if one.get("sentence") == sentence]
+    sentence = claim.config.sentence
+    stated = [_section(fields, sentence) for fields in recorded]
+    same = [one for one in stated if one]
     remarks = []
     if not same:
         remarks.append("not in the file of the first run, so perhaps stated after its results were known")
     elif same[0] is not stated[0]:
         remarks.append("stated after the first run of the study")
-    if same and (changed := [name for name in JUDGED if same[0].get(name) != _section(now).get(name)]):
+    if same and (changed := [name for name in JUDGED if same[0].get(name) != _section(now, sentence).get(name)]):
         remarks.append(f"changed after the first run: {', '.join(changed)}")
     if recorded and (changed := [name for name in TRAINED if recorded[-1].get(name) != now.get(name)]):
         remarks.append(f"the file of the study has changed since its runs: {', '.join(changed)}")
@@ -218,6 +223,8 @@ def _recorded(text: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _section(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    claim = fields.get("claim")
-    return claim if isinstance(claim, dict) else {}
+def _section(fields: Mapping[str, Any], sentence: str) -> Mapping[str, Any]:
+    """Return the claim of a study file with a sentence; empty without one."""
+    several = fields.get("claims")
+    sections = [fields.get("claim"), *(several.values() if isinstance(several, dict) else ())]
+    return next((one for one in sections if isinstance(one, dict) and one.get("sentence") == sentence), {})
