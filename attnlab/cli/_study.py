@@ -175,9 +175,9 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.cli._results import print_failures, print_results, print_verdict
     from attnlab.report.analysis import analyze_tasks
     from attnlab.report.conclusion import conclusions, publish
-    from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive, seed_notes
+    from attnlab.study.adaptive import MAX_SEEDS, require_seeds_can_be_added, run_until_conclusive
     from attnlab.study.comparison import compare_info, load_judged
-    from attnlab.study.plan import check_own_variants, code_change_notes
+    from attnlab.study.plan import check_own_variants, code_change_notes, seed_notes
     from attnlab.study.run import run
 
     plan.require_runs()

@@ -38,8 +38,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(arguments: Namespace) -> int:
-    from attnlab.study.adaptive import seed_notes
-    from attnlab.study.plan import code_change_notes
+    from attnlab.study.plan import code_change_notes, seed_notes
     from attnlab.tracking.client import snapshot
 
     with snapshot():

@@ -227,7 +227,7 @@ class SweepConfig(Section):
         return (*below, *self.values, *above)
 
 
-SWEEPABLE = {str(field.alias): name for name, field in SweepConfig.model_fields.items() if field.alias}  # path -> attribute
+SWEEPABLE = {"train.lr": "lr", "train.weight_decay": "weight_decay"}  # path -> attribute of SweepConfig
 
 
 def sweep_advice(search: SearchConfig) -> str:

@@ -9,8 +9,6 @@ same verdicts.
 
 The looks are announced before the first one. A study that was judged before has no first one to come: its looks are then
 further ones, as when seeds are added by hand.
-
-``seed_notes`` tells, before anything is trained, when a study has too few seeds for any verdict of an exact test.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from attnlab.config.study import check_added_seeds
 from attnlab.config.types import MAX_ADDED_SEEDS
 from attnlab.errors import UserError
 from attnlab.stats.compare import CellSummary, comparisons, lose_alike
-from attnlab.stats.exact_estimators import FARTHEST
 from attnlab.stats.paired import is_constant
 from attnlab.stats.predict import FUTILITY, Futility, find_futility
 from attnlab.stats.records import comparison_name
@@ -167,57 +164,3 @@ def require_seeds_can_be_added(plan: Plan, *, max_seeds: int, futility: float = 
     if not 0 <= futility < 1:
         raise UserError(f"expected a probability of at least 0 and below 1, got {futility}", "--futility")
     check_added_seeds(plan.study, max_seeds, place="--until-conclusive")
-
-
-def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
-    """Return notes when no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
-
-    An exact test has a smallest p-value. The t-test of a mean has none, so there are no notes on it.
-
-    Args:
-        plan: The plan.
-        max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
-    """
-    if not plan.estimator.is_exact or not (comparisons := count_comparisons(plan)):
-        return []
-    most = max(len(plan.seeds), max_seeds or plan.study.max_seeds or 0)
-    return [*_better_or_worse(plan, comparisons, most), *_equivalent(plan, most)]
-
-
-def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
-    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once.
-
-    Args:
-        plan: The plan.
-        controls: Count the comparisons of controls, too, which are not tested for equivalence.
-    """
-    pairs, control = set(), plan.study.control
-    for cell in [*plan.cells, *plan.unselected]:
-        if not controls and control is not None and control.items() <= cell.axes.items():
-            continue
-        for number in range(len(plan.study.baselines)):
-            baseline = plan.baseline_of(cell, number)
-            if baseline is not None and baseline is not cell and cell.refusal is None and baseline.refusal is None:
-                pairs.add(frozenset((cell.name, baseline.name)))
-    return len(pairs)
-
-
-def _better_or_worse(plan: Plan, comparisons: int, seeds: int) -> list[str]:
-    needed = plan.estimator.fewest_seeds(comparisons=comparisons)
-    if needed is None or seeds >= needed:
-        return []
-    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
-    p = f"the smallest p-value of {seeds} seeds is {plan.estimator.smallest_p(seeds):.2g}" if seeds > 1 else "it has one seed"
-    return [f"{plan.estimand.name}: no scores of this study can be better or worse{table}: {p}; at least {needed} seeds can"]
-
-
-def _equivalent(plan: Plan, most: int) -> list[str]:
-    margin = plan.study.margin
-    comparisons = count_comparisons(plan, controls=False)
-    if not isinstance(margin, float) or not comparisons:
-        return []
-    needed = plan.estimator.fewest_equivalent(margin, comparisons=comparisons)
-    if needed is not None and most >= needed:
-        return []
-    number = f"at least {needed} seeds" if needed is not None else f"more than {FARTHEST} seeds"
-    return [f"{plan.estimand.name}: no scores of {most} seeds can be equivalent within ±{margin:g}: {number} can"]

@@ -1,6 +1,6 @@
 """What the record of a study says about its plan and its table.
 
-Runs may be finished, invalid after a change of the user's code, withdrawn, left out, or not run yet.
+Runs may be finished, invalid after a change of the user's code, withdrawn, left out, or not run yet, and too few for a verdict.
 
 Nothing is written. The user's variants are checked before the runs.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.text import count
 from attnlab.errors import UserError
+from attnlab.stats.exact_estimators import FARTHEST
 from attnlab.tracking.client import run_folder, runs_folder, search_runs
 from attnlab.tracking.runs import recorded_experiment
 from attnlab.training.result import FILE
@@ -146,3 +147,57 @@ def check_own_variants(plan: Plan, *, start: Callable[[str], None] | None = None
 
     if checked := require_correct_variants(configs, start=start):
         logger.info("checked %s at the shapes of the study", count(checked, "variant"))
+
+
+def seed_notes(plan: Plan, *, max_seeds: int | None = None) -> list[str]:
+    """Return notes when no scores of the planned seeds can be conclusive, with the smallest number of seeds that can.
+
+    An exact test has a smallest p-value. The t-test of a mean has none, so there are no notes on it.
+
+    Args:
+        plan: The plan.
+        max_seeds: The limit of ``--until-conclusive``; None: the study's limit, or judge its seeds.
+    """
+    if not plan.estimator.is_exact or not (comparisons := count_comparisons(plan)):
+        return []
+    most = max(len(plan.seeds), max_seeds or plan.study.max_seeds or 0)
+    return [*_better_or_worse(plan, comparisons, most), *_equivalent(plan, most)]
+
+
+def count_comparisons(plan: Plan, *, controls: bool = True) -> int:
+    """Return the number of comparisons of a plan: each pair of a cell and one of its baselines, once.
+
+    Args:
+        plan: The plan.
+        controls: Count the comparisons of controls, too, which are not tested for equivalence.
+    """
+    pairs, control = set(), plan.study.control
+    for cell in [*plan.cells, *plan.unselected]:
+        if not controls and control is not None and control.items() <= cell.axes.items():
+            continue
+        for number in range(len(plan.study.baselines)):
+            baseline = plan.baseline_of(cell, number)
+            if baseline is not None and baseline is not cell and cell.refusal is None and baseline.refusal is None:
+                pairs.add(frozenset((cell.name, baseline.name)))
+    return len(pairs)
+
+
+def _better_or_worse(plan: Plan, comparisons: int, seeds: int) -> list[str]:
+    needed = plan.estimator.fewest_seeds(comparisons=comparisons)
+    if needed is None or seeds >= needed:
+        return []
+    table = f" in a table of {comparisons} comparisons" if comparisons > 1 else ""
+    p = f"the smallest p-value of {seeds} seeds is {plan.estimator.smallest_p(seeds):.2g}" if seeds > 1 else "it has one seed"
+    return [f"{plan.estimand.name}: no scores of this study can be better or worse{table}: {p}; at least {needed} seeds can"]
+
+
+def _equivalent(plan: Plan, most: int) -> list[str]:
+    margin = plan.study.margin
+    comparisons = count_comparisons(plan, controls=False)
+    if not isinstance(margin, float) or not comparisons:
+        return []
+    needed = plan.estimator.fewest_equivalent(margin, comparisons=comparisons)
+    if needed is not None and most >= needed:
+        return []
+    number = f"at least {needed} seeds" if needed is not None else f"more than {FARTHEST} seeds"
+    return [f"{plan.estimand.name}: no scores of {most} seeds can be equivalent within ±{margin:g}: {number} can"]

@@ -69,7 +69,9 @@ def log_path(root: Path, key: str) -> Path:
 
 def tracking_uri(root: Path) -> str:
     """Return ``MLFLOW_TRACKING_URI`` if set, else the URI of the SQLite file under ``root``. May contain a password."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri:
+        return f"sqlite:///{root / 'mlflow.db'}"
     return storage_url(uri, where="MLFLOW_TRACKING_URI") if is_postgresql(uri) else uri
 
 

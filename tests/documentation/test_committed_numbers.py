@@ -257,7 +257,7 @@ CLAIMS = [
     Claim(SYSTEMS, "`narrow` (#, simultaneous ± #)", lambda: simultaneous("multi30k-cpu", "narrow sinusoidal")),
     Claim(SYSTEMS, "lower by # ± #", lambda: [abs(n) for n in difference("multi30k-cpu", "dense learned")]),
     Claim(SYSTEMS, "cell has # BLEU with greedy", lambda: value("multi30k-en-de-cpu", "dense", "bleu")[:1]),
-    Claim(SYSTEMS, "against # steps here", lambda: (runs("multi30k-cpu")["steps"].max(),)),
+    Claim(SYSTEMS, "decoding after # steps", lambda: (runs("multi30k-cpu")["steps"].max(),)),
     # ---- docs/concepts/verdicts.md
     Claim(VERDICTS, "at most # % of tables have one in", lambda: (simulated("moderation", "false", without=MANY_ODD).max(),)),
     Claim(

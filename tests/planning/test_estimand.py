@@ -9,7 +9,7 @@ from attnlab.config.question import EstimandConfig
 from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.planning.plan import Plan, plan
-from attnlab.study.adaptive import count_comparisons, seed_notes
+from attnlab.study.plan import count_comparisons, seed_notes
 
 RECALL = Path(__file__).parents[2] / "examples" / "my_task" / "recall.py"
 DECLARED = """

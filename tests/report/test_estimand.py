@@ -24,8 +24,8 @@ from attnlab.stats.estimators import Estimator, Words
 from attnlab.stats.paired import Difference, Interval
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
-from attnlab.study.adaptive import seed_notes
 from attnlab.study.comparison import StudyInfo, comparison_of
+from attnlab.study.plan import seed_notes
 from tests.planning.test_estimand import study as planned_study
 from tests.report.test_summary import ONE, study
 from tests.support.pages import changed_files
