@@ -1,6 +1,7 @@
 """Tests of the court of claims: the section of a study, the rulings, the page, and the committed claims."""
 
 import csv
+import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -25,6 +26,7 @@ from attnlab.stats.compare import summarize_cells
 from attnlab.stats.sequential import Looks
 from attnlab.stats.verdict import VerdictKind
 from attnlab.study.comparison import compare_info
+from attnlab.tracking.experiment import Call
 from tests.support.paths import ROOT
 from tests.support.specs import comparison_spec
 
@@ -98,6 +100,8 @@ def test_the_cells_of_a_claim_become_labels() -> None:
 def test_a_claim_that_the_study_cannot_judge_is_refused(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(UserError, match=named):
         read_study({**STUDY, "claim": {**STATED, **fields}})
+    with pytest.raises(UserError, match=named):
+        read_study({**STUDY, "claims": {"first": STATED, "second": {**STATED, **fields}}})
 
 
 def test_a_claim_on_a_difference_needs_a_baseline() -> None:
@@ -238,8 +242,10 @@ def test_the_questions_of_textbooks_are_read_first() -> None:
     asked = {line.split(".")[0] for line in first.splitlines() if line.startswith("| ")}
     assert asked - {"| claim | verdict | measured | baseline | scale | source |"} == {
         "| N03",
+        "| N03-source",
         "| W01",
         "| W02",
+        "| W02-source",
         "| N04",
         "| W02-long",
     }
@@ -336,6 +342,18 @@ def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:
     pages = tuple(replace(page, info=replace(page.info, calls=(replace(call, text=text),))) for page in case.pages)
     remarks = list(describe_statement(case.claim, pages))
     assert "changed after the first run" in remarks[0] and "direction" in remarks[0]
+
+
+def test_claims_that_one_file_states_were_stated_together(cases: list[Any], tmp_path: Path) -> None:
+    several = {"one": STATED, "two": {**STATED, "sentence": "Wo is negligible.", "direction": "equivalent"}}
+    (tmp_path / "several.yaml").write_text(json.dumps({**STUDY, "claims": several}), encoding="utf-8")
+    one, two = read_claims(tmp_path)
+    assert [one.id, two.id] == ["one", "two"] and read_claims(tmp_path, ["two"]) == [two]
+    assert [one.config.direction, two.config.direction] == ["worse", "equivalent"]
+    (case,) = [case for case in cases if case.claim.id == "K06-one"]
+    first, later = (Call("", "", json.dumps({**STUDY, "claims": stated})) for stated in ({"one": STATED}, several))
+    pages = tuple(replace(page, info=replace(page.info, calls=(first, later))) for page in case.pages)
+    assert [describe_statement(claim, pages) for claim in (one, two)] == [[], ["stated after the first run of the study"]]
 
 
 def test_the_page_says_when_the_study_has_changed_since_its_runs(cases: list[Any], tmp_path: Path) -> None:
