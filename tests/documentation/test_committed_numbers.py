@@ -125,7 +125,7 @@ CLAIMS = [
     *(
         Claim(
             text,
-            "with # learning rates each and # seeds (rings). Without Wo, they are better after # and # steps, and after #",
+            "with # learning rates each and # seeds (rings). Without Wo, they are better after # and # steps. After #",
             lambda: (runs(WO)["train.lr"].nunique(), conclusive_seeds("no_wo steps=600"), 200, 600, 1800),
         )
         for text in (README, INDEX)
@@ -211,7 +211,7 @@ CLAIMS = [
     Claim(SYSTEMS, "(+# ± #), and a control", lambda: difference(WO_IMDB, "no_wo match=params")),
     Claim(
         SYSTEMS,
-        "is # ± # bits per byte better after # steps and # ± # after #;",
+        "is # ± # bits per byte better after # steps and # ± # after #.",
         lambda: (
             *(abs(n) for n in difference(WO, "no_wo steps=200")),
             200,
@@ -219,7 +219,7 @@ CLAIMS = [
             600,
         ),
     ),
-    Claim(SYSTEMS, "after # steps it is worse by # ± #, so", lambda: (1800, *difference(WO, "no_wo steps=1800"))),
+    Claim(SYSTEMS, "After # steps it is worse by # ± #, for", lambda: (1800, *difference(WO, "no_wo steps=1800"))),
     Claim(SYSTEMS, "rates, a factor of # apart", lambda: (2,)),
     Claim(SYSTEMS, "FLOPs, # TFLOP a run", lambda: (flops(GPT2).mean(),)),
     Claim(

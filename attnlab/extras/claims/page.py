@@ -36,7 +36,8 @@ NOTES = (
     "the range of the estimates. A solve rate is a share of the seeds; its interval holds by itself.",
     "Baseline: its bits per byte; of an effect, the best cell's. xz compresses the same test text and learns nothing from the "
     "training data. A model that it beats has learned little more than which bytes follow each other: whatever helps with "
-    "neighboring bytes wins there, even a window of 8 bytes.",
+    "neighboring bytes wins there, even a window of 8 bytes (recipe-cpu). An n-gram model learns from the training data, and "
+    "sees 8 bytes.",
     "Out of reach: with so many seeds as a study may have, the published size would be found in less than half of all tries.",
 )
 OTHERS = (
@@ -79,6 +80,8 @@ def summarize(cases: Iterable[Case]) -> str:
     parts = [f"{_counts(claims)}."]
     if weak:
         parts.append(f"{len(weak)} of them compare models that xz beats.")
+    if late := [case for case in claims if case.remarks]:
+        parts.append(f"{len(late)} of them were stated after the first run of their study, or changed since.")
     if known:
         parts.append(f"Controls, which are known to hold: {_counts(known)}.")
     return " ".join(parts)
@@ -143,20 +146,32 @@ def _table(cases: Sequence[Case]) -> Table:
 def _cells(case: Case) -> list[str]:
     config, ruling = case.claim.config, case.ruling
     told = ruling is not None and ruling.kind is not RulingKind.UPHELD and ruling.reasons != ["inconclusive"]
-    reasons = f" ({'; '.join(ruling.reasons)})" if ruling and told else ""
+    limits = [*(ruling.reasons if told else []), *(ruling.conditions if case.is_settled else [])] if ruling else []
+    reasons = f" ({'; '.join(limits)})" if limits else ""
     return [
         f"{case.claim.id}. {config.sentence}",
         case.verdict.replace(" at this scale", "") + reasons,
         f"{sizes} {_unit(case)}" if ruling and (sizes := measured(ruling.evidence)) else "",
         "" if config.size is None else f"{config.size:g}",
-        ", ".join(f"{value:.2f}, {'worse' if value >= xz else 'better'} than xz ({xz:.2f})" for value, xz in baselines(case)),
+        _baselines(case),
         ", ".join(text for text in (_seeds(case), describe_scale(case), _minutes(case)) if text),
         config.source,
     ]
 
 
-def baselines(case: Case) -> list[tuple[float, float]]:
-    """Return the bits of the baseline of each compared cell, or of the best cell of an effect, beside those of xz."""
+def _baselines(case: Case) -> str:
+    """Return the bits of the baselines beside those of xz and of an n-gram model of the training data."""
+    learned = dict(baselines(case, "n-gram"))
+    texts = []
+    for value, xz in baselines(case):
+        scores = {"xz": xz, **({"an n-gram model": learned[value]} if value in learned else {})}
+        ranks = (f"{'worse' if value >= bits else 'better'} than {name} ({bits:.2f})" for name, bits in scores.items())
+        texts.append(f"{value:.2f}, {', '.join(ranks)}")
+    return "; ".join(texts)
+
+
+def baselines(case: Case, score: str = "xz") -> list[tuple[float, float]]:
+    """Return the bits of the baseline of each compared cell, or of the best cell of an effect, beside a reference score."""
     found = []
     for page in case.pages:
         named = {name for one in case.ruling.evidence for name in one.cells} if case.ruling else set()
@@ -164,7 +179,7 @@ def baselines(case: Case) -> list[tuple[float, float]]:
         bases = {cell.name for cell in page.cells if cell.is_baseline} & named
         scores = matching_scores(page.info.reference_scores, page.records, metric=page.info.spec.metric)
         chosen = [values[name] for name in values if name in bases] or ([] if named else [min(values.values())])
-        found += [(value, score.value) for score in scores if score.name == "xz" for value in chosen]
+        found += [(value, one.value) for one in scores if one.name == score for value in chosen]
     return found
 
 

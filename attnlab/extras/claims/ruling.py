@@ -66,6 +66,7 @@ class Evidence:
             itself).
         margin: The margin that "equivalent" and "steady" refer to; None when there is none.
         reason: Why it does not count, or "".
+        conditions: What limits its verdict: fragile, or for the test items of the study alone.
         cells: The cells that are compared; empty for an effect, which all cells determine.
         steps: The length of the training, in a study `over` several; else "".
     """
@@ -78,6 +79,7 @@ class Evidence:
     high: float | None = None
     margin: float | None = None
     reason: str = ""
+    conditions: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
     steps: str = ""
 
@@ -122,6 +124,12 @@ class Ruling:
         if large < published:
             return "less than the published size"
         return "more than the published size" if small > published else "the published size lies in the interval"
+
+    @property
+    def conditions(self) -> list[str]:
+        """What limits the verdicts of the comparisons that settle the claim, each once."""
+        settling = [one for one in self.evidence if one.ruling(self.claim) is not RulingKind.NOT_SETTLED]
+        return list(dict.fromkeys(text for one in settling for text in one.conditions))
 
     @property
     def reasons(self) -> list[str]:
@@ -221,7 +229,10 @@ def _of_difference(name: str, difference: Difference | None, verdict: Verdict | 
         outcome = "equivalent"
     if outcome not in ("better", "worse", "equivalent"):
         outcome = "inconclusive"
-    return Evidence(name, outcome, difference.interval.n, *ends, margin=margin, reason=reason)
+    conditions = ["fragile"] if verdict.fragile else []
+    if verdict.new_items is not None and not verdict.new_items.holds:
+        conditions.append("for these test items")
+    return Evidence(name, outcome, difference.interval.n, *ends, margin=margin, reason=reason, conditions=tuple(conditions))
 
 
 def _of_trend(trend: Trend, margin: float | None) -> Evidence:
