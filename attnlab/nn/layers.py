@@ -190,8 +190,11 @@ class Projections(nn.Module):
         self.widths = (width, kv_width, kv_width)
         # (widths, dim): W_Q, W_K, W_V. Each is drawn by itself, so that models of other widths start each from the same values.
         layers = [nn.Linear(dim, rows, bias=bias) for rows in self.widths]
-        self.weight = nn.Parameter(torch.cat([layer.weight.data for layer in layers]))
-        self.bias = nn.Parameter(torch.cat([layer.bias.data for layer in layers])) if bias else None
+        self.weight = nn.Parameter(torch.empty(sum(self.widths), dim))
+        self.bias = nn.Parameter(torch.empty(sum(self.widths))) if bias else None
+        for name, joined in self.named_parameters():  # torch.cat imports the compiler on the meta device: 2 s of each plan
+            for part, layer in zip(joined.data.split(self.widths), layers, strict=True):
+                part.copy_(getattr(layer, name).data)
 
     def forward(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project x to queries, and ``context`` to keys and values.

@@ -28,7 +28,7 @@ from attnlab.errors import UserError
 from attnlab.tracking.client import connect, log_batch, runs_folder, search_runs
 from attnlab.tracking.record import MAPS_TAG, REFERENCE_SCORE, RunRecord, entries
 from attnlab.tracking.runs import find_experiment
-from attnlab.tracking.tags import owner_id, run_params, to_yaml
+from attnlab.tracking.tags import owner_id, run_params
 
 if TYPE_CHECKING:
     import numpy
@@ -180,12 +180,12 @@ def _read_map(path: Path) -> dict[str, Any]:
 
 
 def log_run_inputs(client: MlflowClient, run_id: str, run: Run, study_text: str) -> None:
-    """Log the params, data sets and configuration of a run, and its study as YAML. A repeated call changes nothing."""
+    """Log the params, data sets and configuration (JSON) of a run, and its study (YAML). A repeated call changes nothing."""
     log_batch(client, run_id, params=run_params(run))
     if isinstance(run.settings, RunConfig):  # the data of a program are not known
         client.log_inputs(run_id, run_datasets(run))
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.yaml").write_text(to_yaml(json.loads(run.settings.to_json())), encoding="utf-8")
+        (Path(folder) / "config.json").write_text(run.settings.to_json(), encoding="utf-8")
         (Path(folder) / "study.yaml").write_text(study_text, encoding="utf-8")
         client.log_artifacts(run_id, folder)
 

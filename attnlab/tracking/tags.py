@@ -234,7 +234,6 @@ def to_yaml(value: dict[str, Any]) -> str:
 
     stream = StringIO()
     writer = YAML()
-    writer.default_flow_style = False
     writer.dump(value, stream)
     return stream.getvalue()
 

@@ -114,8 +114,9 @@ def unsupported(config: TrainConfig) -> str | None:
         return f"train.optimizer: {name}: its step requires a closure, which attnlab does not pass"
     if getattr(cls, "splits_hidden", False) and config.frozen == "all":
         return f"train.optimizer: {name} updates the matrices of blocks, and train.frozen: all trains none"
-    try:  # constructors check the values of their options, also against each other
-        _example(cls, config)
+    try:  # constructors check the values of their options, also against each other; the first one imports torch's compiler
+        if config.optimizer.options or cls not in FUSED:
+            _example(cls, config)
         if config.cautious_decay and not _decays_weights(cls, config):
             return f"train.cautious_decay: expected an optimizer that decays weights by lr x weight_decay, as adamw, got {name}"
     except Exception as error:  # an optimizer of the user may raise anything

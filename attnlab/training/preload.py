@@ -8,7 +8,7 @@ import gc
 
 gc.disable()
 
-import torch._dynamo  # noqa: E402, F401 counting FLOPs imports it, which takes a second and a half
+import torch._dynamo  # noqa: E402, F401 a step of an optimizer imports it, which takes two seconds
 
 import attnlab.training.train  # noqa: E402, F401
 

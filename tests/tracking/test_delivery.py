@@ -315,7 +315,7 @@ def test_texts_and_the_end_of_a_long_log(root: Path, tmp_path: Path, monkeypatch
     assert tracker.finish(run_id, RunState.FAILED).tags["attnlab.length.8"].startswith(r"\udc80\n\udc80")
     folder = root / "artifacts" / "small" / run_id / "artifacts"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "config.yaml", "log.txt", "study.yaml", "traceback.txt",
+        "config.json", "log.txt", "study.yaml", "traceback.txt",
     ]  # fmt: skip
     assert (folder / "traceback.txt").read_text() == "Traceback:\n  somewhere\n"
     assert (folder / "log.txt").read_text() == "[the first 63 bytes are omitted]\nline 7 �\nline 8 �\n"
