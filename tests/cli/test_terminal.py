@@ -133,21 +133,26 @@ FURTHER_VERBS = [
     ["schema"],
     ["data"],
 ]
-MERGE = ["merge", "quickstart.zip"]
+MERGE = ["ATTNLAB_RUNS=merged", "merge", "quickstart.zip"]
 PROGRAM = """
-import json, sys
+import json, os, sys
 from attnlab.cli import main
 for words in json.loads(sys.argv[1]):
     print(f"\\x07{' '.join(words)}", flush=True)
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        os.environ[name] = value
     print(f"\\nexit {main.main(words)}", flush=True)
 """
 
 
-def outputs(here: Path, commands: list[list[str]], **environment: str) -> dict[str, str]:
-    """Run commands on a terminal with 80 columns, in one process; return what each printed."""
-    variables = {"ATTNLAB_RUNS": str(here / "runs"), **environment}
+def outputs(here: Path, commands: list[list[str]]) -> dict[str, str]:
+    """Run commands on a terminal with 80 columns, in one process; return what each printed.
+
+    A command may begin with variables of the environment, NAME=value, which the following ones have, too.
+    """
     command = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
-    code, output = run_in_terminal(command, columns=80, cwd=here, environment=variables)
+    code, output = run_in_terminal(command, columns=80, cwd=here, environment={"ATTNLAB_RUNS": str(here / "runs")})
     assert code == 0, output
     return {command: text for command, _, text in (part.partition("\r\n") for part in output.split("\x07")[1:])}
 
@@ -168,7 +173,8 @@ def assert_printed_well(command: str, text: str) -> None:
 def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
     broken = COSINE.replace('@register_variant("NAME")\n', "").replace("v, mask)", "v, mask).flip(-2)")
     (here / "broken.py").write_text(broken)
-    texts = outputs(here, VERBS)
+    plain = ["NO_COLOR=1", *VERBS[-1]]
+    texts = outputs(here, [*VERBS, plain])
     for command, text in texts.items():
         assert_printed_well(command, text)
     assert "\x1b[33minconclusive" in texts["run tiny.yaml"]
@@ -176,15 +182,12 @@ def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
     failed = texts["check broken.py:Cosine --only causality by value"]
     heading, row = (next(line for line in lines_on_screen(failed) if name in line) for name in ("measured", "see below"))
     assert "\x1b[31mfailed\x1b[0m" in failed and row.index("failed") == heading.index("result")
-    for command, text in outputs(here, VERBS[-1:], NO_COLOR="1").items():
-        assert_printed_well(command, text)
-        assert not STYLE.search(text)
+    assert not STYLE.search(texts[" ".join(plain)])
 
 
 @pytest.mark.slow
 def test_every_verb_on_a_terminal(here: Path) -> None:
-    assert {words[0] for words in [*VERBS, *FURTHER_VERBS, MERGE]} == set(main.VERBS.names())
-    texts = outputs(here, [VERBS[1], *FURTHER_VERBS])
-    for command, text in (texts | outputs(here, [MERGE], ATTNLAB_RUNS=str(here / "merged"))).items():
-        assert_printed_well(command, text)
+    assert {words[0] for words in [*VERBS, *FURTHER_VERBS, MERGE[1:]]} == set(main.VERBS.names())
+    for command, text in outputs(here, [VERBS[1], *FURTHER_VERBS, MERGE]).items():
+        assert_printed_well(command.removeprefix("ATTNLAB_RUNS=merged "), text)
         assert text.endswith("exit 0\r\n") or command.startswith(("profile", "ui")), command

@@ -131,7 +131,7 @@ def survey(folder: Path, limits: Callable[[Any], Any]) -> Counter[str]:
 
 
 def test_mutated_studies(folder: Path) -> None:
-    counts = survey(folder, examples(200))
+    counts = survey(folder, examples(100))
     assert min(counts["accepted"], counts["rejected"]) > 4, f"the strategies must reach both: {counts}"
 
 

@@ -1,9 +1,8 @@
 """Tests that the commands of a page make the page again."""
 
 import csv
-import os
 import re
-import subprocess
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from attnlab.study.run import run
 from attnlab.tracking.experiment import Call
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
-from tests.support.paths import ROOT
 from tests.support.synthetic import INFO
 
 STUDY = """\
@@ -95,18 +93,13 @@ def test_the_commands_of_a_page_make_the_page_again(tmp_path: Path, monkeypatch:
     assert commands is not None
     (again / "my studies").mkdir()
     (again / "my studies" / "tiny.yaml").write_text(file.read_text())
-    _shell(again, "\n".join(line for line in commands[1].splitlines() if line.startswith("attnlab ")))
+    monkeypatch.chdir(again)
+    for line in commands[1].splitlines():
+        if line.startswith("attnlab "):
+            monkeypatch.setattr("sys.argv", shlex.split(line))
+            assert main.main(sys.argv[1:]) == 0
     tables = [_table(folder / "runs/reports/tiny/cells.csv") for folder in (first, again)]
     assert tables[0] == tables[1] and len(tables[0]) == 2 and tables[0][1]["n"] == "2"
-
-
-def _shell(folder: Path, script: str) -> None:
-    bin_folder = folder.parent / "bin"
-    bin_folder.mkdir()
-    (bin_folder / "attnlab").write_text(f'#!/bin/sh\nexec {sys.executable} -m attnlab "$@"\n')
-    (bin_folder / "attnlab").chmod(0o755)
-    environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    subprocess.run(["sh", "-c", script], cwd=folder, env=environment, check=True, capture_output=True)
 
 
 def _table(path: Path) -> list[dict[str, str]]:
