@@ -191,6 +191,11 @@ class ModelConfig(Section):
     options: dict[str, Any] = Field(default={}, description="options of a model that you wrote")
     dim: Count = Field(default=128, description="model width")
     depth: Count = Field(default=2, description="blocks")
+    loops: Count = Field(
+        default=1,
+        exclude_if=lambda loops: loops == 1,  # the fingerprints of other models stay
+        description="how many times the blocks are run one after the other, each time with the same weights",
+    )
     layers: LayersField | None = Field(default=None, description="null: all blocks have the variant of the cell")
     heads: int = Field(default=4, ge=1, le=10_000, description="attention heads")
     ff_mult: float = Field(

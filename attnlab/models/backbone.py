@@ -33,7 +33,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.block = block
         model, of_blocks = config.model, block_parts(config, task, name)
-        self.depth, self.mem_len = model.depth, model.mem_len
+        self.depth, self.loops, self.mem_len = model.depth, model.loops, model.mem_len
         self.activation_checkpointing = config.train.activation_checkpointing
         self.word_dropout = model.word_dropout
         self.class_token: nn.Parameter | None = None
@@ -85,7 +85,7 @@ class Backbone(nn.Module):
         if mask is not None and self.class_token is not None:
             mask = nn.functional.pad(mask, (1, 0), value=True)
         new_memory: list[Tensor] = []
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate([*self.blocks] * self.loops):
             block_memory = memory[i] if memory else None
             x = self._input_of(block, x, x0)
             if self.mem_len:

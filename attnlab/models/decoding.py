@@ -94,9 +94,10 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
 
 
 def without_cache(module: nn.Module) -> list[str]:
-    """Return the names of the variants and components in ``module`` that do not support a cache."""
+    """Return the names of the variants and components in ``module`` that do not support a cache, or one in shared blocks."""
     layers = [layer for layer in module.modules() if isinstance(layer, Variant | Component)]
-    return sorted({type(layer).__name__ for layer in layers if not layer.supports_cache})
+    shared = {"a block that is run several times" for layer in module.modules() if getattr(layer, "loops", 1) > 1}
+    return sorted(shared | {type(layer).__name__ for layer in layers if not layer.supports_cache})
 
 
 def decode(

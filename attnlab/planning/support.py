@@ -168,6 +168,18 @@ def _layers(config: RunConfig, task: Task) -> str | None:
     return None
 
 
+def _loops(config: RunConfig, task: Task) -> str | None:
+    """Require a model whose blocks can be run several times: one stack, without a memory of each run or streams that grow."""
+    if config.model.loops == 1:
+        return None
+    kind = model_class(config, task)
+    if issubclass(kind, EncoderDecoder):
+        return "model.loops: expected 1 in an encoder-decoder"
+    if config.model.mem_len or config.model.residual == "attention_residuals":
+        return "model.loops: expected 1 with model.mem_len or residual: attention_residuals"
+    return None
+
+
 def _block(config: RunConfig, task: Task) -> str | None:
     """Require that the blocks of the model support its norms and residual connections."""
     model = model_class(config, task)
@@ -258,6 +270,7 @@ RULES: tuple[Rule, ...] = (
     _packages,
     lambda config, task: device.unsupported(config.machine.device, compile=config.train.compile),
     _layers,
+    _loops,
     _block,
     _parts,
     lambda config, task: task.unsupported(config),

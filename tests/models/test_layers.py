@@ -1,5 +1,6 @@
 """Tests of models whose blocks have several variants (`model.layers`)."""
 
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,29 @@ def test_a_scheme_of_an_entry_acts_in_its_blocks_alone() -> None:
     schemes = [type(block.attention.position).__name__ for block in model.stacks[0]]
     assert schemes == ["NoneType", "Rotary", "NoneType", "Rotary", "NoneType"]
     assert model.backbone.position is None
+
+
+def test_blocks_that_run_three_times_are_three_copies_of_them_with_the_same_weights() -> None:
+    once = config_of("dense", position="rotary", model__depth=2)
+    shared: Any = build(once.model_copy(update={"model": once.model.model_copy(update={"loops": 3})}), Bytes()).double()
+    copies: Any = build(config_of("dense", position="rotary", model__depth=6), Bytes()).double()
+    state = shared.state_dict()
+    copies.load_state_dict({name: state[re.sub(r"blocks\.(\d)", _of_first_two, name)] for name in copies.state_dict()})
+    x = tokens()
+    torch.testing.assert_close(shared(x)[0], copies(x)[0])
+    for model in (shared, copies):
+        model(x)[0].logsumexp(-1).sum().backward()
+    sums: dict[str, Any] = dict.fromkeys(state, 0)
+    for name, p in copies.named_parameters():
+        sums[re.sub(r"blocks\.(\d)", _of_first_two, name)] += p.grad
+    for name, p in shared.named_parameters():
+        torch.testing.assert_close(p.grad, sums[name])
+    with pytest.raises(ValueError, match="several times"), key_value_cache(shared):
+        pass
+
+
+def _of_first_two(match: re.Match[str]) -> str:
+    return f"blocks.{int(match[1]) % 2}"
 
 
 def test_layers_with_different_caches_decode_together() -> None:

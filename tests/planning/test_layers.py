@@ -87,6 +87,20 @@ def test_an_unused_entry_is_refused() -> None:
     assert refusal is not None and "expected at most 6 entries" in refusal and "got 7" in refusal
 
 
+def test_blocks_run_several_times_cost_several_times_and_without_a_memory() -> None:
+    once, thrice, deep = (planned(["dense"], depth=d, model={"loops": n}).cells[0] for d, n in ((2, 1), (2, 3), (6, 1)))
+    assert once.parameters == thrice.parameters
+    assert once.flops_per_token != thrice.flops_per_token == deep.flops_per_token
+    assert thrice.cache_bytes is None and "loops" not in once.config.model_dump()["model"]  # as before there were loops
+    for more in ({"mem_len": 8}, {"residual": "attention_residuals"}):
+        base = {"task": {"name": "pydocs", "length": 32, "sampling": "contiguous"}}
+        (refusal,) = refusals(planned(["dense"], model={"loops": 3, **more}, base=base))
+        assert refusal is not None and "model.loops" in refusal
+    base = {"task": "multi30k", "variant": "dense", "model": {"loops": 2}, "train": {"steps": 3}}
+    (refusal,) = refusals(plan({"study": "loops", "base": base, "grid": {"model.depth": [2]}}))
+    assert refusal is not None and "encoder-decoder" in refusal
+
+
 def test_patterns_of_the_same_blocks_are_one_configuration() -> None:
     doubles = planned(
         ["gru", "dense"], ["gru", "dense"] * 3, ["gru", {"name": "dense", "position": "learned"}], ["dense"]
