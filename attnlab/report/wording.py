@@ -213,26 +213,26 @@ def describe_reason(verdict: Verdict) -> str:
 
 
 def _describe_outlook(verdict: Verdict) -> str:
-    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; with 9 seeds 80 % conclusive".
+    """Return the prediction as in "with 1 more seed 61 % differs, 20 % equivalent; 9 seeds would decide (80 %)".
 
     The first half is left out where a verdict with one more seed has a probability below 1 %. The outlook of a futile
-    comparison is as in "stopped for futility: with 12 seeds 4 % conclusive".
+    comparison is as in "stopped for futility: 12 seeds would decide (4 %)".
     """
     if verdict.futility is not None:
         probability = format_probability(verdict.futility.probability)
-        return f"stopped for futility: with {verdict.futility.seeds} seeds {probability} conclusive"
+        return f"stopped for futility: {verdict.futility.seeds} seeds would decide ({probability})"
     needed = verdict.needed  # in total, as in the plan
     if verdict.prediction is None:  # all pairs have the same value
-        return f"conclusive with {count(needed or 0, 'seed')} if it stays the same"
+        return f"{count(needed or 0, 'seed')} would decide if it stays the same"
     texts = []
     if verdict.prediction.conclusive >= 0.01:
         texts.append(f"with 1 more seed {format_probability(verdict.prediction.differs)} differs")
         if verdict.prediction.equivalent is not None:
             texts[0] += f", {format_probability(verdict.prediction.equivalent)} equivalent"
     if needed is None:
-        texts.append(f"{format_probability(POWER)} conclusive only with more than {MAX_SEEDS:,} seeds")
+        texts.append(f"only more than {MAX_SEEDS:,} seeds would decide ({format_probability(POWER)})")
     elif needed > verdict.pairs + 1 or not texts:
-        texts.append(f"with {needed:,} seeds {format_probability(POWER)} conclusive")
+        texts.append(f"{needed:,} seeds would decide ({format_probability(POWER)})")
     return "; ".join(texts)
 
 

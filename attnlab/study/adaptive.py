@@ -118,7 +118,7 @@ def _take_look(
     futile = find_futile(undecided, max_seeds, below=futility)
     for name, state in futile.items():
         if info.spec.futile.get(name) != state:
-            logger.info("no more seeds for %s: %.0f %% conclusive with %d", name, 100 * state.probability, state.seeds)
+            logger.info("no more seeds for %s: %d would decide (%.0f %%)", name, state.seeds, 100 * state.probability)
     record_futility(study, futile, root)
     return [row for row in undecided if comparison_name(row.name, row.baseline) not in futile]
 

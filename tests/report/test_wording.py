@@ -31,7 +31,7 @@ MORE = Reason.MORE_SEEDS
         (Verdict(OPEN, Reason.FEW_SEEDS, pairs=3), "inconclusive: 3 seeds are too few"),
         (
             Verdict(OPEN, MORE, pairs=4, prediction=Prediction(5, 0.612, 0.2), needed=9),
-            "inconclusive: with 1 more seed 61 % differs, 20 % equivalent; with 9 seeds 80 % conclusive",
+            "inconclusive: with 1 more seed 61 % differs, 20 % equivalent; 9 seeds would decide (80 %)",
         ),
         (
             Verdict(OPEN, MORE, pairs=4, prediction=Prediction(5, 0.83), needed=5),
@@ -39,23 +39,23 @@ MORE = Reason.MORE_SEEDS
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.004, 0.995), needed=33),
-            "inconclusive: with 1 more seed < 1 % differs, > 99 % equivalent; with 33 seeds 80 % conclusive",
+            "inconclusive: with 1 more seed < 1 % differs, > 99 % equivalent; 33 seeds would decide (80 %)",
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.0, 0.0)),
-            "inconclusive: 80 % conclusive only with more than 1,000 seeds",
+            "inconclusive: only more than 1,000 seeds would decide (80 %)",
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.003, 0.006), needed=19),
-            "inconclusive: with 19 seeds 80 % conclusive",
+            "inconclusive: 19 seeds would decide (80 %)",
         ),
         (
             Verdict(OPEN, MORE, pairs=5, prediction=Prediction(6, 0.3, 0.0)),
-            "inconclusive: with 1 more seed 30 % differs, 0 % equivalent; 80 % conclusive only with more than 1,000 seeds",
+            "inconclusive: with 1 more seed 30 % differs, 0 % equivalent; only more than 1,000 seeds would decide (80 %)",
         ),
         (
             Verdict(OPEN, MORE, pairs=4, needed=5, constant="value"),
-            "inconclusive: the same value in all 4 seeds; conclusive with 5 seeds if it stays the same",
+            "inconclusive: the same value in all 4 seeds; 5 seeds would decide if it stays the same",
         ),
         (
             Verdict(OPEN, Reason.FEW_SEEDS, pairs=3, seeds=5),

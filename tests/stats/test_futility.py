@@ -98,7 +98,7 @@ def test_the_verdict_states_the_futility_until_seeds_are_added() -> None:
     ]
     stopped, longer = (summarize_cells(runs[: 2 * n], spec)[1].verdict for n in (5, 6))
     assert stopped is not None and stopped.kind == "inconclusive" and stopped.futility == Futility(5, 12, 0.04)
-    assert describe_verdict(stopped) == "inconclusive: stopped for futility: with 12 seeds 4 % conclusive"
+    assert describe_verdict(stopped) == "inconclusive: stopped for futility: 12 seeds would decide (4 %)"
     assert longer is not None and longer.futility is None and "futility" not in describe_verdict(longer)
     worse = summarize_cells([{**run, "loss": run["loss"] + 9 * (run["variant"] == "a")} for run in runs[:10]], spec)[1].verdict
     assert worse is not None and worse.kind == "worse" and worse.futility is None
