@@ -317,6 +317,14 @@ CLAIMS = [
         lambda: [simulated("fixed-seeds", "false", "normal", column=column).max() for column in ("value", "error")],
     ),
     Claim(
+        VERDICTS,
+        "(skewness 6, all of it in one cell): # to # % of studies then have a false difference, and up to # % a false",
+        lambda: [
+            *ends(simulated("fixed-seeds", "false", "skewed_gap")),
+            simulated("fixed-seeds", "false equivalence", "skewed_gap").max(),
+        ],
+    ),
+    Claim(
         "docs/studies/length.md",
         "# of # verdicts after # steps have the same sign after #, a probability of # with an interval of # to #, and # "
         "verdicts are reversed: `delta` and `retention` are ahead of attention at first, and behind later",
