@@ -177,8 +177,11 @@ def _common_reason(verdicts: Sequence[str]) -> str:
 
 def print_failures(result: StudyResult) -> None:
     """Print the reason and log of each run that has not completed; refused cells and pruned trials are printed elsewhere."""
+    from attnlab.tracking.client import log_path, runs_folder
+
     for row in result.rows:
         if row.state not in (RunState.COMPLETED, RunState.PRUNED, RunState.REFUSED):
             print_text(f"{row.state}: {row.name}: {row.reason}")
-        if row in result.failed and row.log and row.log.is_file() and row.log.stat().st_size:
-            print(f"  log: {relative(row.log)}")
+        log = log_path(runs_folder(), row.key)
+        if row in result.failed and log.is_file() and log.stat().st_size:
+            print(f"  log: {relative(log)}")

@@ -24,7 +24,7 @@ from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.reference_scores import compute_reference_scores
 from attnlab.study.execution.runner import Runner
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.result import Row, StudyResult
+from attnlab.study.result import StudyResult
 from attnlab.study.sweep import extend_sweep, log_extension
 from attnlab.study.trials.store import Store, shared_storage
 from attnlab.tracking.client import runs_folder
@@ -33,8 +33,9 @@ from attnlab.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
+    from attnlab.tracking.record import RunRecord
 
-__all__ = ["Row", "StudyResult", "run"]
+__all__ = ["StudyResult", "run"]
 
 RETRIABLE = (
     RunState.FAILED,
@@ -120,8 +121,8 @@ def run(
 
 def _train(
     plan: Plan, folder: Path, store: Store, *, tracker: Tracker, retry: Collection[str], partial: bool, **options: Any
-) -> tuple[Plan, list[Row]]:
-    """Train every run that is left; return a row for each run of the plan, and the plan with the extensions of its sweep."""
+) -> tuple[Plan, list[RunRecord]]:
+    """Train every run that is left; return the plan with the extensions of its sweep, and the record of each of its runs."""
     if plan.study.sweep:
         plan = extend_sweep(plan, tracker.records)
     while True:

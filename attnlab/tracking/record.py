@@ -28,7 +28,10 @@ from attnlab.config.study import STUDY_NAME
 from attnlab.errors import one_line
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Experiment
+    from mlflow.entities import Run as MlflowRun
+
+    from attnlab.planning.plan import Run
 
 PREFIX = "attnlab."  # of every tag
 NAME_TAG = "mlflow.runName"
@@ -56,6 +59,7 @@ LARGEST = 1e70  # moments of larger values overflow; MLflow writes 1.79769313486
 
 # Fields that MLflow has itself; the others are tags.
 MLFLOW = {"name", "experiment_id", "tags", "run_id", "status", "start", "end", "metrics", "logged", "artifact_uri", "created"}
+UNTAGGED = {*MLFLOW, "reused"}
 KEY = "[A-Za-z0-9_][A-Za-z0-9_.~-]{0,249}"  # names a folder
 
 
@@ -95,7 +99,7 @@ class _Record(BaseModel):
         tags: all of them, as text.
     """
 
-    model_config = ConfigDict(frozen=True, alias_generator=lambda name: name if name in MLFLOW else f"{PREFIX}{name}")
+    model_config = ConfigDict(frozen=True, alias_generator=lambda name: name if name in UNTAGGED else f"{PREFIX}{name}")
 
     name: str = ""
     experiment_id: str = ""
@@ -108,9 +112,9 @@ class _Record(BaseModel):
         Raises:
             DamagedRecord: a tag is missing, or cannot be read.
         """
-        texts = {name: read_text(tags, name) for name in LONG if name in tags}
+        own = {name: read_text(tags, name) if name in LONG else text for name, text in tags.items() if name.startswith(PREFIX)}
         try:
-            return cls.model_validate({**tags, **texts, **fields, "tags": dict(tags)})
+            return cls.model_validate({**own, **fields, "tags": dict(tags)})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             problem = "is missing" if first["type"] == "missing" else f"is damaged: {first['msg']}, got {first['input']!r:.60}"
@@ -140,6 +144,7 @@ class RunRecord(_Record):
         items: "yes" for a run with the scores of its test's items.
         init: which tensors it took over from its stage.
         command, versions, commit: the call, the packages and the checkout that trained it.
+        reused: in the result of ``attnlab.run``, the run was finished before, or by another parent; not stored.
     """
 
     run_id: str = ""
@@ -149,6 +154,7 @@ class RunRecord(_Record):
     metrics: dict[str, float] = Field(default={}, repr=False)
     logged: dict[str, str] = Field(default={}, repr=False)
     artifact_uri: str = ""
+    reused: bool = False
 
     key: Key = Field(alias=f"{PREFIX}fingerprint")
     study: Annotated[str, Field(pattern=STUDY_NAME)] = ""
@@ -183,7 +189,7 @@ class RunRecord(_Record):
     commit: Annotated[str, Field(pattern=r"^([0-9a-f]{7,64}(\+dirty)?)?$")] = ""
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: MlflowRun) -> Self:
         """Return the record in a run of MLflow; raise as `of_tags`."""
         info, data = run.info, run.data
         own = {"name": info.run_name or "", "experiment_id": info.experiment_id, "run_id": info.run_id, "status": info.status}
@@ -240,6 +246,13 @@ class RunRecord(_Record):
     def version(self) -> str:
         """The version of attnlab that trained the run; "" if it is not recorded."""
         return self.versions.partition(",")[0].removeprefix("attnlab ")
+
+
+def unrecorded(run: Run, reason: str, **fields: Any) -> RunRecord:
+    """Return the record of a run that has none in MLflow, with the reason why it failed, or other fields."""
+    own = {"name": run.name, "key": run.key, "cell": run.cell.name, "seed": run.seed, "axes": run.cell.axes, "config": {}}
+    own |= {"phase": run.phase, "trial": run.trial, "params": run.params, "state": RunState.FAILED, "reason": reason}
+    return RunRecord.model_construct(**own | fields)
 
 
 class StudyRecord(_Record):

@@ -282,21 +282,21 @@ class Tracker:
         self._active[key] = created
         return created.run_id
 
-    def log_refused(self, run: Run, cell: Cell) -> str:
-        """Record a refused cell once: a single record without a seed in its name, with the reason. Return its run ID."""
+    def log_refused(self, run: Run, cell: Cell) -> RunRecord:
+        """Record a refused cell once: a single record without a seed in its name, with the reason; return it."""
         return self._log_once(run, RunState.REFUSED, str(cell.refusal), name=cell.name, key=_refused_key(run))
 
-    def log_untrained(self, run: Run, *, reason: str) -> str:
+    def log_untrained(self, run: Run, *, reason: str) -> RunRecord:
         """Record a run that failed before it was trained, once for each reason. It does not count as a failed attempt."""
         return self._log_once(run, RunState.FAILED, reason, name=run.name, key=run.key)
 
-    def _log_once(self, run: Run, state: RunState, reason: str, *, name: str, key: str) -> str:
+    def _log_once(self, run: Run, state: RunState, reason: str, *, name: str, key: str) -> RunRecord:
         known = self._active.get(key)
         if known is not None and (known.state, known.reason) == (state, reason):
-            return self.rename(known, name=name, cell=run.cell).run_id
+            return self.rename(known, name=name, cell=run.cell)
         run_id = self._create(run, name=name, key=key, state=state)
-        self.finish(run_id, state, reason=reason, note=run_note(run, plan=self._plan, reason=reason), counts=False)
-        return run_id
+        note = run_note(run, plan=self._plan, reason=reason)
+        return self.finish(run_id, state, reason=reason, note=note, counts=False)
 
     def log_metrics(self, run_id: str, step: int, metrics: dict[str, float]) -> None:
         """Add one point to each of a run's curves; points are written in batches."""

@@ -11,15 +11,13 @@ import pytest
 from attnlab import load_runs
 from attnlab._util import cost_metrics
 from attnlab._util.cost_metrics import COST_METRICS, CostMetric, describe_in
-from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.cli._runs_query import _columns
 from attnlab.planning.plan import plan
 from attnlab.report import write
-from attnlab.study.result import Row
 from attnlab.tracking.views import runs_view
 from attnlab.training.train import train
-from tests.support.compared import of_rows
+from tests.support.compared import made_up, of_rows
 from tests.support.small_runs import tiny
 from tests.support.synthetic import INFO, made_up
 
@@ -55,7 +53,7 @@ def test_a_new_entry_is_in_the_tables_plots_and_files_of_a_report(energy: CostMe
 
 def test_a_new_entry_is_printed_after_a_run_and_listed(energy: CostMetric, capsys: pytest.CaptureFixture[str]) -> None:
     made, costs = plan(STUDY), {"bits_per_byte": 2.0, "energy_joules": 987.0}
-    rows = [Row(r.name, r.cell.name, r.seed, RunState.COMPLETED, costs, "", "0" * 32) for r in made.runs]
+    rows = [made_up(r.cell.name, r.seed, costs) for r in made.runs]
     print_results(*of_rows(made, rows))
     printed = capsys.readouterr().out
     assert "energy J" in printed and "987" in printed

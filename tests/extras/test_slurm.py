@@ -15,14 +15,14 @@ from submitit.helpers import DelayedSubmission
 
 from attnlab import plan
 from attnlab._util.process import as_interrupts
-from attnlab._util.run_state import RunState
 from attnlab.cli import main as cli
 from attnlab.errors import UserError
 from attnlab.extras.slurm.jobs import Job, StudyRequest
 from attnlab.planning.plan import Plan
 from attnlab.study import adaptive
 from attnlab.study import run as study
-from attnlab.study.result import Row, StudyResult
+from attnlab.study.result import StudyResult
+from attnlab.tracking.record import unrecorded
 from tests.support.exactly_once import Stores, broken_promises, finished
 from tests.support.postgres import PASSWORD
 
@@ -193,9 +193,7 @@ def test_a_job_runs_what_was_requested(here: Path, monkeypatch: pytest.MonkeyPat
 
 def test_failed_runs_fail_their_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, **options: object) -> StudyResult:
-        first = plan.runs[0]
-        row = Row(first.name, first.cell.name, first.seed, RunState.FAILED, {}, "by the test", "0" * 32)
-        return StudyResult(plan, [row])
+        return StudyResult(plan, [unrecorded(plan.runs[0], "by the test")])
 
     monkeypatch.setattr(study, "run", run)
     with pytest.raises(RuntimeError, match="met s0"):

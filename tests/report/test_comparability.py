@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from attnlab import load_runs
-from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.planning.plan import Plan, plan
 from attnlab.report.plots.scatter import TradeoffPoint, pareto_front
@@ -16,11 +15,11 @@ from attnlab.report.verdicts import notes
 from attnlab.report.write import write_report as report
 from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.verdict import Reason, VerdictKind
-from attnlab.study.run import Row, run
+from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
-from tests.support.compared import of_rows, recorded
+from tests.support.compared import made_up, of_rows, recorded
 
 OTHER_TESTS = {  # axis -> values with different tests
     "task": [{"name": "text", "path": "a.txt", "length": 16}, {"name": "text", "path": "b.txt", "length": 16}],
@@ -48,10 +47,7 @@ def _study(tmp_path: Path, axis: str, values: list[Any], *, variants: list[str],
 def _made_up(planned: Plan) -> Sequence[CellSummary]:
     """Return the result of a study without training."""
     values = {run.name: 2.0 + run.seed + 0.01 * (i % 3) for i, run in enumerate(planned.runs)}
-    rows = [
-        Row(run.name, run.cell.name, run.seed, RunState.COMPLETED, {"bits_per_byte": values[run.name]}, "", "")
-        for run in planned.runs
-    ]
+    rows = [made_up(run.cell.name, run.seed, {"bits_per_byte": values[run.name]}) for run in planned.runs]
     return of_rows(planned, rows)[1].cells
 
 

@@ -7,7 +7,6 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from attnlab._util.run_state import RunState
 from attnlab.cli._results import print_results
 from attnlab.config.question import EstimandConfig
 from attnlab.planning.plan import plan
@@ -21,9 +20,8 @@ from attnlab.report.wording import CHOSEN_MARK, SIMULTANEOUS_MARK, format_differ
 from attnlab.stats.compare import CellSummary
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
-from attnlab.study.result import Row
 from tests.report.test_summary import ONE, STEADY, study
-from tests.support.compared import of_rows
+from tests.support.compared import made_up, of_rows
 from tests.support.drawings import parse
 from tests.support.specs import changed
 
@@ -147,7 +145,7 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
         }
     )
     rows = [
-        Row(f"{cell.name} s{seed}", cell.name, seed, RunState.COMPLETED, {"bits_per_byte": value}, "", "0" * 32)
+        made_up(cell.name, seed, {"bits_per_byte": value})
         for cell, values in zip(made.cells, VALUES.values(), strict=True)
         for seed, value in enumerate(values)
     ]

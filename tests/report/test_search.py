@@ -16,8 +16,8 @@ from attnlab.planning.plan import Plan, Run, plan
 from attnlab.report import write as report
 from attnlab.stats import search as stats_search
 from attnlab.study.comparison import comparison_of, load_info, to_json
-from attnlab.study.result import Row
 from attnlab.tracking.client import connect
+from attnlab.tracking.record import RunRecord, unrecorded
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
 from tests.support.compared import of_rows
@@ -159,9 +159,8 @@ def test_no_searched_run_is_compared_listed_or_drawn(folder: Path) -> None:
     assert [line["phase"] for line in listed].count("search") == 10 and len(listed) == 14
 
 
-def row(run: Run, state: str, **summary: float) -> Row:
-    shared = {"phase": run.phase, "trial": run.trial, "params": run.params}
-    return Row(run.name, run.cell.name, run.seed, state, summary, "", "0" * 32, **shared)  # type: ignore[arg-type]
+def row(run: Run, state: str, **summary: float) -> RunRecord:
+    return unrecorded(run, "", state=state, metrics=summary)
 
 
 def test_the_table_of_a_run_shows_confirmed_runs_and_a_line_on_each_search(tmp_path: Path, capsys: Out) -> None:

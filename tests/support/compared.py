@@ -12,7 +12,7 @@ from attnlab.config.run import RunConfig
 from attnlab.planning.plan import Cell, Plan
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.study.comparison import StudyInfo, compare_info, comparison_of, load_info
-from attnlab.study.result import Row
+from attnlab.tracking.record import RunRecord
 
 
 def recorded(study: str, root: str | Path | None) -> tuple[StudyInfo, Compared]:
@@ -21,7 +21,12 @@ def recorded(study: str, root: str | Path | None) -> tuple[StudyInfo, Compared]:
     return info, compare_info(info, runs)
 
 
-def of_rows(plan: Plan, rows: Iterable[Row]) -> tuple[StudyInfo, Compared]:
+def made_up(cell: str, seed: int, summary: dict[str, float], state: str = "completed") -> RunRecord:
+    """Return the record of a run that was not trained."""
+    return RunRecord.model_construct(name=f"{cell} s{seed}", cell=cell, seed=seed, metrics=summary, state=state)
+
+
+def of_rows(plan: Plan, rows: Iterable[RunRecord]) -> tuple[StudyInfo, Compared]:
     """Return the study that has these rows."""
     cells = [*plan.stages, *plan.cells, *plan.unselected]
     fields = {cell.name: {**_fields(cell), **cell.axes, "data_sizes": cell.data_sizes} for cell in cells}

@@ -28,13 +28,13 @@ from attnlab.study.execution.job import (
     decide_ending,
     timed_out,
 )
-from attnlab.study.result import Row, row_of_record, row_of_refusal, row_of_run, row_without_confirmation, row_without_record
 from attnlab.tracking.client import log_path, run_folder
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
+from attnlab.tracking.record import unrecorded
 from attnlab.tracking.system_metrics import SystemMetrics
 
 if TYPE_CHECKING:
-    from attnlab.planning.plan import Plan, Run
+    from attnlab.planning.plan import Plan
     from attnlab.study.execution.progress import ProgressDisplay
     from attnlab.study.execution.scheduler import RunInFlight, Scheduler
     from attnlab.tracking.record import RunRecord
@@ -75,17 +75,21 @@ class Runner:
         self._requested: Workers = workers
         self._concurrency = Concurrency(1, 1)
         self._limits = plan.study.run
-        self._ended: dict[str, Row] = {}  # of the runs that ended in this call, by their keys
+        self._ended: dict[str, RunRecord] = {}  # of the runs that ended in this call, by their keys
         self._active: list[RunInFlight] = []
         self._expected_total = 0  # runs of the study, as far as known at its start
         self._devices: list[str] = []
 
-    def run(self, *, partial: bool = False) -> list[Row]:
-        """Train every run that is left; return a row per run of the plan. ``partial``: see ``Tracker.update_current``."""
+    def run(self, *, partial: bool = False) -> list[RunRecord]:
+        """Train every run that is left; return the record of each run of the plan.
+
+        Args:
+            partial: as for ``Tracker.update_current``.
+        """
         scheduler = self._scheduler
         scheduler.open()
         self._tracker.log_study(to_json(comparison_of(self._plan)))
-        refused = [row_of_refusal(cell, run, run_id=self._tracker.log_refused(run, cell)) for cell, run in self._plan.refused]
+        refused = [self._tracker.log_refused(run, cell) for cell, run in self._plan.refused]
         finished = len(scheduler.finished)
         self._expected_total = finished + scheduler.remaining
         try:
@@ -105,7 +109,7 @@ class Runner:
             self._abort(error)
             raise
         self._tracker.update_current([*scheduler.runs, *scheduler.trials], partial=partial)
-        return [*self._rows(), *refused]
+        return [*self._records(), *refused]
 
     # ---------------------------------------------------------------- the loop
 
@@ -276,23 +280,23 @@ class Runner:
 
     def _end_untrained(self, claimed: RunInFlight) -> None:
         """Fail a run because the run that it starts from did not complete; the next call of the study tries it again."""
-        ending, run_id = Ending(RunState.FAILED, reason=claimed.problem), ""
+        ending, record = Ending(RunState.FAILED, reason=claimed.problem), None
         try:
-            run_id = self._tracker.log_untrained(claimed.run, reason=ending.reason)
+            record = self._tracker.log_untrained(claimed.run, reason=ending.reason)
         except TrackingDiskError:
             raise
         except TrackingRejected as error:
             ending = Ending(RunState.FAILED, reason=str(error))
-        self._end_before_training(claimed, ending, run_id=run_id)
+        self._end_before_training(claimed, ending, record)
 
-    def _end_before_training(self, claimed: RunInFlight, ending: Ending, *, run_id: str = "") -> None:
+    def _end_before_training(self, claimed: RunInFlight, ending: Ending, record: RunRecord | None = None) -> None:
         """End a claimed run when its process was not started or its record was rejected; the next call tries it again."""
-        self._add_row(claimed.run, ending, run_id=run_id)
+        self._ended[claimed.run.key] = record or unrecorded(claimed.run, ending.reason)
         self._display.end_run(claimed.run.name, ending)
         self._scheduler.record_end(claimed, ending)
 
     def _record(self, active: RunInFlight, ending: Ending) -> tuple[Ending, int]:
-        """Close the record of a run and keep its row.
+        """Close the record of a run and keep it for the result.
 
         Returns:
             The ending, which is a failure if the MLflow store rejected the record, and the number of failed attempts.
@@ -300,9 +304,9 @@ class Runner:
         Raises:
             _TakenOver: another parent took the run over, or deleted its record.
         """
-        failed_attempts = 0
+        record = None
         try:
-            failed_attempts = self._close_record(active, ending).failures
+            record = self._close_record(active, ending)
         except TrackingDiskError:
             raise
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
@@ -310,10 +314,10 @@ class Runner:
                 raise _TakenOver from error
             ending = Ending(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
-                failed_attempts = self._tracker.finish(active.run_id, ending.state, reason=ending.reason).failures
-        self._add_row(active.run, ending, run_id=active.run_id, seconds=active.seconds)
+                record = self._tracker.finish(active.run_id, ending.state, reason=ending.reason)
+        self._ended[active.run.key] = record or unrecorded(active.run, ending.reason)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
-        return ending, failed_attempts
+        return ending, record.failures if record else 0
 
     def _close_record(self, active: RunInFlight, ending: Ending) -> RunRecord:
         self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
@@ -341,31 +345,30 @@ class Runner:
                 self._record(active, Ending(RunState.INTERRUPTED, reason=reason))
                 active.queue.release(active.ticket)
         if isinstance(error, KeyboardInterrupt):
-            done = len(self._scheduler.finished) + sum(row.state not in WITHOUT_RESULT for row in self._ended.values())
+            done = len(self._scheduler.finished) + sum(record.is_finished for record in self._ended.values())
             error.args = (f"interrupted: {done} of {self._expected_total} runs are finished; rerun the same command to resume",)
 
-    # ---------------------------------------------------------------- the rows of the result
+    # ---------------------------------------------------------------- the records of the result
 
-    def _add_row(self, run: Run, ending: Ending, *, run_id: str, seconds: float = 0.0) -> None:
-        """Add the row of a run that ended in this call, replacing the row of its last attempt."""
-        self._ended[run.key] = row_of_run(run, ending, run_id=run_id, seconds=seconds, root=self._root)
-
-    def _rows(self) -> list[Row]:
-        """Return a row for each run, each trial with a record, and each cell with nothing to confirm after its search.
+    def _records(self) -> list[RunRecord]:
+        """Return the record of each run, of each trial that has one, and of each cell with nothing to confirm after its search.
 
         Runs and trials of earlier calls and of other parents are included.
         """
         order = {cell.name: i for i, cell in enumerate([*self._plan.stages, *self._plan.cells])}
         runs = sorted(self._scheduler.runs.values(), key=lambda run: order[run.cell.name])
-        run_rows = [self._find(run.key) or row_without_record(run) for run in runs]
-        trial_rows = (self._find(key) for key in self._scheduler.trials)
-        seed = self._plan.seeds[0]
-        unconfirmed = [row_without_confirmation(cell, seed, reason) for cell, reason in self._scheduler.unconfirmed.items()]
-        return [*run_rows, *(row for row in trial_rows if row is not None), *unconfirmed]
+        deleted = "its record was deleted: the next call trains it again"
+        records = [self._find(run.key) or unrecorded(run, deleted) for run in runs]
+        trials = [record for key in self._scheduler.trials if (record := self._find(key))]
+        return [*records, *trials, *self._scheduler.unconfirmed.values()]
 
-    def _find(self, key: str) -> Row | None:
-        """Return the row of a run that was trained here, in an earlier call, or by another parent."""
+    def _find(self, key: str) -> RunRecord | None:
+        """Return the record of a run that was trained here, in an earlier call, or by another parent."""
         if key in self._ended:
             return self._ended[key]
         record = self._scheduler.finished.get(key) or self._tracker.find(key)
-        return row_of_record(record, root=self._root) if record is not None else None
+        if record is None:
+            return None
+        again = f" (failed {record.failures} times; --retry {record.state} tries again)"
+        reason = record.reason + (again if record.state in WITHOUT_RESULT else "")
+        return record.model_copy(update={"reused": True, "reason": reason})

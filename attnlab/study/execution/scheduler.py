@@ -37,6 +37,7 @@ from attnlab.study.execution.job import MemoryEvidence
 from attnlab.study.trials.queue import Queue, Search, Ticket, trials_to_queue
 from attnlab.tracking.artifacts import fetch_weights
 from attnlab.tracking.client import run_folder
+from attnlab.tracking.record import unrecorded
 from attnlab.tracking.withdrawn import files_to_remove, outdated_records
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Scheduler:
         to_remove: key -> files of an earlier attempt that the child must remove before it trains.
         withdrawn: key -> reason why a run that may have been finished is trained again: its record was deleted.
         confirmed: cells with queued confirming runs.
-        unconfirmed: cell -> the reason why its search leaves nothing to confirm.
+        unconfirmed: cell -> the record that states why its search leaves nothing to confirm.
     """
 
     def __init__(self, plan: Plan, tracker: Tracker, store: Store, *, retry: Collection[str]) -> None:
@@ -123,7 +124,7 @@ class Scheduler:
         self.to_remove: dict[str, Reset] = {}
         self.withdrawn: dict[str, str] = {}
         self.confirmed: set[str] = set()
-        self.unconfirmed: dict[str, str] = {}
+        self.unconfirmed: dict[str, RunRecord] = {}
         self._records: dict[str, RunRecord] = {}  # of earlier calls, by key
         self._order: list[str] = []  # keys of `runs`, in the order in which they are claimed
         self._to_replace: set[str] = set()  # ids of the records that the user wants retried
@@ -219,7 +220,8 @@ class Scheduler:
                 self.confirmed.add(name)
                 self._add([self._plan.confirm_run(search.cell, seed, params) for seed in self._plan.seeds])
             else:
-                self.unconfirmed[name] = "none of the trials of its search was completed"
+                run = self._plan.confirm_run(search.cell, self._plan.seeds[0], {})
+                self.unconfirmed[name] = unrecorded(run, "none of the trials of its search was completed", name=name)
 
     def _is_decided(self, cell: str) -> bool:
         return cell in self.confirmed or cell in self.unconfirmed
