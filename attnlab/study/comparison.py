@@ -17,6 +17,7 @@ from attnlab.stats.cells import ComparisonSpec, Goal
 from attnlab.stats.compare import summarize_cells
 from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts, judge_items
+from attnlab.stats.look_history import LookHistory
 from attnlab.stats.records import RunRow, exclude_trials
 from attnlab.stats.search import different_values, summarize_searches
 from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
@@ -115,12 +116,11 @@ class StudyInfo:
 
 def load_judged(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pandas.DataFrame]:
     """Read a study and its runs, record the look at its verdicts, and correct them for all looks; raises as `load_info`."""
-    with snapshot():
-        info, runs = load_info(study, root)
-        if not (spec := info.spec).is_judged:
-            return info, runs
-        cells = summarize_cells(exclude_trials(rows_of(runs)), spec)
-        return replace(info, spec=record_look(spec, cells, root).apply(spec)), runs
+    info, runs, looks = _read(study, root)
+    if not (spec := info.spec).is_judged:
+        return info, runs
+    cells = summarize_cells(exclude_trials(rows_of(runs)), spec)
+    return replace(info, spec=record_look(spec, cells, looks, root).apply(spec)), runs
 
 
 def load_info(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pandas.DataFrame]:
@@ -130,6 +130,11 @@ def load_info(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pa
         UserError: The study does not exist, or its record is damaged.
         NoRunsError: It has no runs.
     """
+    return _read(study, root)[:2]
+
+
+def _read(study: str, root: str | Path | None) -> tuple[StudyInfo, pandas.DataFrame, LookHistory]:
+    """Read a study, its runs, and the looks at them; raises as `load_info`."""
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     with snapshot():
         if (runs := load_runs(study, root)).empty:
@@ -138,13 +143,14 @@ def load_info(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pa
         record = find_experiment(client, study)
         active, deleted = (search_runs(client, record.experiment_id, deleted=stage) for stage in (False, True))
         specs, calls = recorded_comparisons(record), read_calls(record.tags)
-        spec = look_history(study, root).apply(specs[-1])
+        looks = look_history(record, active, deleted)
+        spec = looks.apply(specs[-1])
         selection = _selection(record.planned, active, deleted, rows_of(runs), spec)
         scores = tuple(read_reference_scores(client, record.experiment_id))
     commands = dict.fromkeys(run.command for run in active if run.command.startswith("attnlab "))
     command, yaml = "\n".join([*commands][:MAX_COMMANDS]), calls[-1].text if calls else ""
     selection = replace(selection, changed=describe_change(specs[0], specs[-1]))
-    return StudyInfo(spec, yaml, command, scores, tuple(calls), selection), runs
+    return StudyInfo(spec, yaml, command, scores, tuple(calls), selection), runs, looks
 
 
 def _selection(

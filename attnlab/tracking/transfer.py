@@ -27,7 +27,6 @@ from attnlab.tracking.client import (
     tracking_uri,
 )
 from attnlab.tracking.experiment import read_calls
-from attnlab.tracking.looks import looks_in
 from attnlab.tracking.record import NAME_TAG, PARENT_TAG, RunRecord, StudyRecord, restored, to_tags
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.withdrawn import withdrawn_records
@@ -137,7 +136,7 @@ def require_storable(record: StoredStudy) -> None:
     from mlflow.utils import validation
 
     try:
-        for read in (StudyRecord.of_tags, read_calls, looks_in):
+        for read in (StudyRecord.of_tags, read_calls):
             read(record.tags)
         for key, value in record.tags.items():
             validation._validate_experiment_tag(key, value)

@@ -17,7 +17,7 @@ from attnlab.planning.plan import plan
 from attnlab.report import write
 from attnlab.tracking.views import runs_view
 from attnlab.training.train import train
-from tests.support.compared import made_up, of_rows
+from tests.support.compared import fake_record, of_rows
 from tests.support.small_runs import tiny
 from tests.support.synthetic import INFO, made_up
 
@@ -53,7 +53,7 @@ def test_a_new_entry_is_in_the_tables_plots_and_files_of_a_report(energy: CostMe
 
 def test_a_new_entry_is_printed_after_a_run_and_listed(energy: CostMetric, capsys: pytest.CaptureFixture[str]) -> None:
     made, costs = plan(STUDY), {"bits_per_byte": 2.0, "energy_joules": 987.0}
-    rows = [made_up(r.cell.name, r.seed, costs) for r in made.runs]
+    rows = [fake_record(r.cell.name, r.seed, costs) for r in made.runs]
     print_results(*of_rows(made, rows))
     printed = capsys.readouterr().out
     assert "energy J" in printed and "987" in printed

@@ -23,7 +23,7 @@ from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
-from tests.support.compared import made_up, of_rows
+from tests.support.compared import fake_record, of_rows
 from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
 
 WIDTHS = pytest.mark.parametrize("width", [80, 120])
@@ -137,7 +137,7 @@ def result(made: Plan, states: dict[str, RunState] | None = None, seeds: int = 2
             value = 3.1 + 0.013 * i * (-1) ** i + 0.017 * seed**2 * (1 + 0.37 * i)
             costs = {"tokens_per_s": 52_345.0 - 1_000 * i, "saved_mib": 23.1 + i, "train_seconds": 8.85 + i}
             summary = {"bits_per_byte": value, **costs} if state == RunState.COMPLETED else {}
-            rows.append(made_up(cell.name, seed, summary, state))
+            rows.append(fake_record(cell.name, seed, summary, state))
     return StudyResult(made, rows, [score("gzip", 2.5033), score("8-gram", 1.6745)])
 
 

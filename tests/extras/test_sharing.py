@@ -18,8 +18,9 @@ from attnlab.cli.main import main
 from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import MANIFEST, Bundle, read_bundle, write_archive, write_bundle
 from attnlab.extras.sharing.merge import merge
+from attnlab.study.looks import looks_in
+from attnlab.tracking.client import connect
 from attnlab.study.run import run
-from attnlab.tracking.looks import read_looks
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tags import to_yaml
 from attnlab.training import weights
@@ -73,7 +74,7 @@ def test_merged_seeds_are_those_of_one_study(person: Person, tmp_path: Path, cap
     alone = {key: values[:2] for key, values in scores(tmp_path / "alone/runs").items()}
     assert {key: values[:2] for key, values in of_each.items()} == alone
     assert len(load_curves("small", root)) == len(load_curves("small", tmp_path / "alone/runs")) > 0
-    assert [seeds for seeds, _ in read_looks("small", root).study] == [3, 3], "the looks of both"
+    assert [seeds for seeds, _ in looks_in(find_experiment(connect(root), "small").tags).study] == [3, 3], "the looks of both"
     capsys.readouterr()
 
 

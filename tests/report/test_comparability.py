@@ -19,7 +19,7 @@ from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from tests.report.test_summary import ONE
 from tests.study.test_study import QUIET, study
-from tests.support.compared import made_up, of_rows, recorded
+from tests.support.compared import fake_record, of_rows, recorded
 
 OTHER_TESTS = {  # axis -> values with different tests
     "task": [{"name": "text", "path": "a.txt", "length": 16}, {"name": "text", "path": "b.txt", "length": 16}],
@@ -47,7 +47,7 @@ def _study(tmp_path: Path, axis: str, values: list[Any], *, variants: list[str],
 def _made_up(planned: Plan) -> Sequence[CellSummary]:
     """Return the result of a study without training."""
     values = {run.name: 2.0 + run.seed + 0.01 * (i % 3) for i, run in enumerate(planned.runs)}
-    rows = [made_up(run.cell.name, run.seed, {"bits_per_byte": values[run.name]}) for run in planned.runs]
+    rows = [fake_record(run.cell.name, run.seed, {"bits_per_byte": values[run.name]}) for run in planned.runs]
     return of_rows(planned, rows)[1].cells
 
 

@@ -21,7 +21,7 @@ from attnlab.stats.compare import CellSummary
 from attnlab.stats.joint import hides_correction, simultaneous_interval
 from attnlab.stats.verdict import VerdictKind
 from tests.report.test_summary import ONE, STEADY, study
-from tests.support.compared import made_up, of_rows
+from tests.support.compared import fake_record, of_rows
 from tests.support.drawings import parse
 from tests.support.specs import changed
 
@@ -145,7 +145,7 @@ def test_the_terminal_has_the_differences_and_the_notes_of_the_page(capsys: pyte
         }
     )
     rows = [
-        made_up(cell.name, seed, {"bits_per_byte": value})
+        fake_record(cell.name, seed, {"bits_per_byte": value})
         for cell, values in zip(made.cells, VALUES.values(), strict=True)
         for seed, value in enumerate(values)
     ]

@@ -13,7 +13,7 @@ from attnlab.stats.compare import CellSummary, summarize_cells
 from attnlab.stats.selection import Selection
 from attnlab.stats.sequential import Looks
 from attnlab.study.comparison import load_info
-from attnlab.study.looks import record_look
+from attnlab.study.looks import record_look, recorded_looks
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.client import connect, snapshot
 from attnlab.tracking.record import RETRIED
@@ -38,7 +38,7 @@ def looked_at(root: Path, study: str = "small") -> dict[str, CellSummary]:
         runs = load_runs(study, root)
         spec = load_info(study, root)[0].spec
         records = [{str(name): value for name, value in run.items()} for run in runs.to_dict("records")]
-        history = record_look(spec, summarize_cells(records, spec), root)
+        history = record_look(spec, summarize_cells(records, spec), recorded_looks(study, root), root)
     return {cell.name: cell for cell in summarize_cells(records, history.apply(spec))}
 
 

@@ -11,12 +11,12 @@ from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.report.wording import format_difference, format_interval
 from attnlab.stats.compare import CellSummary, summarize_cells
+from attnlab.stats.look_history import LookHistory
 from attnlab.stats.records import exclude_trials
 from attnlab.stats.sequential import Looks
 from attnlab.study import looks as study_looks
 from attnlab.study.comparison import load_info
 from attnlab.study.run import run
-from attnlab.tracking.looks import RecordedLooks, read_looks
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tags import to_yaml
 from tests.study.test_study import QUIET, study
@@ -96,7 +96,7 @@ def test_seeds_added_by_hand_are_looks_and_the_page_says_so(attnlab: Attnlab, ro
 
 def test_a_run_whose_table_was_not_shown_is_no_look(attnlab: Attnlab, root: Path) -> None:
     run(CONFIG, root=root, display=QUIET, train="tests.support.study_fakes:settling")  # no table
-    assert read_looks("small", root) == RecordedLooks() and spec_of(root).looks is None
+    assert study_looks.recorded_looks("small", root) == LookHistory() and spec_of(root).looks is None
     attnlab("run", "--seeds", "0-3", "--no-report")
     assert spec_of(root).looks == Looks(4, 4)
 
@@ -142,10 +142,10 @@ def test_a_look_that_cannot_be_recorded_is_reported_in_one_line(
     def refuse(*_: object) -> None:
         raise UserError("MLflow rejected the request: read-only")
 
-    monkeypatch.setattr(study_looks, "add_looks", refuse)
+    monkeypatch.setattr(study_looks, "look_tags", refuse)
     cells = list(loaded(root).values())
-    history = study_looks.record_look(spec_of(root), cells, root)
+    history = study_looks.record_look(spec_of(root), cells, study_looks.recorded_looks("small", root), root)
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "not recorded" in warning and "read-only" in warning and "\n" not in warning
     assert history.looks == Looks(3, 3, (4,)), "it counts in this table"
-    assert study_looks.look_history("small", root).looks == Looks(3, 3)
+    assert study_looks.recorded_looks("small", root).looks == Looks(3, 3)

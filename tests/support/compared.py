@@ -21,7 +21,7 @@ def recorded(study: str, root: str | Path | None) -> tuple[StudyInfo, Compared]:
     return info, compare_info(info, runs)
 
 
-def made_up(cell: str, seed: int, summary: dict[str, float], state: str = "completed") -> RunRecord:
+def fake_record(cell: str, seed: int, summary: dict[str, float], state: str = "completed") -> RunRecord:
     """Return the record of a run that was not trained."""
     return RunRecord.model_construct(name=f"{cell} s{seed}", cell=cell, seed=seed, metrics=summary, state=state)
 

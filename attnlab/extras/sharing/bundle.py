@@ -40,6 +40,7 @@ from attnlab.config.comparability import CODE
 from attnlab.config.study import STUDY_NAME
 from attnlab.errors import UserError, one_line
 from attnlab.planning.plan import plan
+from attnlab.study.looks import looks_in
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.experiment import read_calls
 from attnlab.tracking.transfer import StoredRun, StoredStudy, Text, read_study_record, require_storable
@@ -129,11 +130,12 @@ def read_bundle(path: str | Path) -> Bundle:
         runs = [replace(run, files=_under(f"{folder}/files", archive.files)) for run, folder in zip(runs, folders, strict=True)]
         record = StoredStudy(study, TAGS.validate_json(archive.files["study.json"]), runs)
         require_storable(record)
+        looks_in(record.tags)
     except ValidationError as error:
         first = error.errors()[0]
         reason = one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
         raise UserError(f"expected the record of a study: {reason}", str(path)) from None
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"expected the record of a study: {one_line(describe_error(error))[:300]}", str(path)) from None
     models = {name: content for name, content in _under(MODELS, archive.files).items() if Path(name).name in weights.FILES}
     return Bundle(Path(path), archive.digest, record, models)

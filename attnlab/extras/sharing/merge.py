@@ -19,10 +19,10 @@ from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import Bundle, read_bundle
 from attnlab.stats.selection import asked
 from attnlab.study.comparison import recorded_comparisons
+from attnlab.study.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
 from attnlab.study.run import study_lock
 from attnlab.tracking.client import runs_folder
 from attnlab.tracking.experiment import Call, call_tags, read_calls
-from attnlab.tracking.looks import LOOK_PREFIXES, joined_looks, look_tags, looks_in
 from attnlab.tracking.record import CALL, TEXT, StudyRecord, to_tags
 from attnlab.tracking.transfer import StoredRun, StoredStudy, write_study_record
 
