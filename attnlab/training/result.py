@@ -24,11 +24,14 @@ class Result:
     """The end of a run.
 
     Attributes:
-        state: ``completed``, ``diverged`` (a loss became NaN or infinite), ``out_of_memory`` or ``pruned``.
+        state: ``completed``, ``diverged`` (a loss became NaN or infinite), ``out_of_memory`` or ``pruned``; in a study also
+            ``failed``, ``timed_out`` or ``interrupted``.
         summary: final metrics by name; without test metrics unless completed.
         step: the last step taken.
         reason: one line; empty when the state is ``completed``.
         tags: texts by name, for example ``length.1024``: the reason why there is no score at that length.
+        traceback: of an exception that is not the user's mistake; not stored, like ``is_lost``.
+        is_lost: the process ended for an unknown reason, so one more attempt may succeed.
     """
 
     state: str
@@ -36,11 +39,14 @@ class Result:
     step: int = 0
     reason: str = ""
     tags: dict[str, str] = field(default_factory=dict)
+    traceback: str = field(default="", repr=False)
+    is_lost: bool = field(default=False, repr=False)
 
 
 def save_result(result: Result, history: History, *, config: RunConfig | CommandConfig, folder: Path) -> None:
     """Record the result of a run; afterwards the run is not trained again."""
-    record = {"fingerprint": config.fingerprint(), "result": asdict(result), "history": history}
+    fields = {name: value for name, value in asdict(result).items() if name not in ("traceback", "is_lost")}
+    record = {"fingerprint": config.fingerprint(), "result": fields, "history": history}
     with replacing(folder / FILE) as half:
         half.write_text(json.dumps(record), encoding="utf-8")
 

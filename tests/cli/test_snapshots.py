@@ -19,10 +19,10 @@ from attnlab.cli import main
 from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import Plan, plan
-from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.tracking.artifacts import ReferenceScore
+from attnlab.training.result import Result
 from tests.support.compared import fake_record, of_rows
 from tests.support.terminal import assert_snapshot, plain_lines, run_in_terminal
 
@@ -62,7 +62,7 @@ def training(*names: str) -> tuple[ProgressDisplay, _Clock]:
     for seed in range(3):
         clock.now += 40
         display.start_run(f"gru s{seed}", total=1000)
-        display.end_run(f"gru s{seed}", Ending(RunState.COMPLETED, {"bits_per_byte": 3.0}))
+        display.end_run(f"gru s{seed}", Result(RunState.COMPLETED, {"bits_per_byte": 3.0}))
     for step in (10, 500):
         for name in names:
             display.start_run(name, total=1000)

@@ -21,7 +21,7 @@ DISPLAY = """\
 import sys
 from attnlab._util.run_state import RunState
 from attnlab.cli._printing import show_progress
-from attnlab.study.execution.job import Ending
+from attnlab.training.result import Result
 from attnlab.study.execution.progress import ProgressDisplay
 
 display = ProgressDisplay()
@@ -30,7 +30,7 @@ display.start_run("dense s0", total=9)
 for step in (3, 6, 9):
     display.metrics("dense s0", step, {"train/loss": 2.0, "valid/loss": 1.5})
 display._progress.refresh()
-display.end_run("dense s0", Ending(RunState.COMPLETED, {"loss": 1.5}))
+display.end_run("dense s0", Result(RunState.COMPLETED, {"loss": 1.5}))
 display.close()
 with show_progress() as progress:
     progress("resolving cells", 1, 2)

@@ -19,9 +19,9 @@ from attnlab.errors import UserError
 from attnlab.extras.sharing.bundle import MANIFEST, Bundle, read_bundle, write_archive, write_bundle
 from attnlab.extras.sharing.merge import merge
 from attnlab.study.looks import looks_in
-from attnlab.tracking.client import connect
 from attnlab.study.run import run
-from attnlab.tracking.runs import load_curves, load_runs
+from attnlab.tracking.client import connect
+from attnlab.tracking.runs import find_experiment, load_curves, load_runs
 from attnlab.tracking.tags import to_yaml
 from attnlab.training import weights
 from tests.study.test_looks import spec_of

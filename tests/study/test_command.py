@@ -18,12 +18,12 @@ from attnlab.report.stored import load
 from attnlab.report.write import write_report as report
 from attnlab.study.adaptive import run_until_conclusive
 from attnlab.study.execution.command import run_command
-from attnlab.study.execution.job import Ending
 from attnlab.study.plan import code_change_notes
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
 from attnlab.tracking.client import connect
 from attnlab.tracking.runs import load_curves, load_runs
+from attnlab.training.result import Result
 from tests.support.empty_store import copy_store
 from tests.support.paths import ROOT
 from tests.support.processes import MARK, Marked, alive
@@ -179,11 +179,11 @@ def test_a_recorded_result_is_not_computed_again(folder: Path, tmp_path: Path) -
         points.append((step, values))
         return False
 
-    def ended() -> Ending:
+    def ended() -> Result:
         place = tmp_path / "run"
         place.mkdir(exist_ok=True)
         end = run_command(config, metric="score", threads=1, report=report, folder=place)
-        assert isinstance(end, Ending)
+        assert isinstance(end, Result)
         return end
 
     first, again = ended(), ended()
@@ -200,7 +200,7 @@ def test_a_divergence_is_recorded_and_not_computed_again(folder: Path, tmp_path:
     config = CommandConfig(command="python train.py gated {seed}", folder=str(folder))
     for _ in range(2):
         end = run_command(config, metric="score", threads=1, report=lambda step, values: False, folder=tmp_path)
-        assert isinstance(end, Ending) and (end.state, end.reason) == ("diverged", "score is nan")
+        assert isinstance(end, Result) and (end.state, end.reason) == ("diverged", "score is nan")
     assert len(started(folder)) == 1
 
 

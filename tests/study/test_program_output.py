@@ -10,24 +10,24 @@ import pytest
 from attnlab.config.command import CommandConfig
 from attnlab.planning.command_files import file_digests
 from attnlab.study.execution.command import parse_object, parse_point, recorded_results, run_command
-from attnlab.study.execution.job import Ending
+from attnlab.training.result import Result
 
 HUGE = "1" + "0" * 400
 EARLY = 'print(json.dumps({"score": 0.1}), flush=True)\n'
 
 
-def ended(folder: Path, code: str, *, command: str = "python t.py {seed}", **fields: Any) -> tuple[Ending, list[str]]:
+def ended(folder: Path, code: str, *, command: str = "python t.py {seed}", **fields: Any) -> tuple[Result, list[str]]:
     (folder / "t.py").write_text(f"import json, sys, time\n{code}\n")
     config = CommandConfig(command=command, folder=str(folder), **fields)
     notices: list[str] = []
     (folder / "run").mkdir(exist_ok=True)
     options: dict[str, Any] = {"metric": "score", "threads": 1, "folder": folder / "run", "notify": notices.append}
     end = run_command(config, **options, report=lambda step, values: False)
-    assert isinstance(end, Ending)
+    assert isinstance(end, Result)
     return end, notices
 
 
-def score(end: Ending) -> float | None:
+def score(end: Result) -> float | None:
     return end.summary["score"] if end.state == "completed" else None
 
 

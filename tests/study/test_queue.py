@@ -13,7 +13,7 @@ import pytest
 
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.trials.queue import Queue
+from attnlab.study.trials.queue import Queue, key_of
 from attnlab.study.trials.store import Store, shared_storage
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_every_key_is_handed_out_once_in_order(own: Store) -> None:
     waiting.enqueue(KEYS)
     waiting.enqueue(KEYS)  # a second call adds nothing: the tickets are waiting already
     taken = [ticket for _ in range(9) if (ticket := waiting.claim(KEYS))]
-    assert [ticket.key for ticket in taken] == KEYS
+    assert [key_of(ticket) for ticket in taken] == KEYS
     for i, ticket in enumerate(taken):
         waiting.tell(ticket, RunState.COMPLETED, float(i))
     assert waiting.keys("COMPLETE") == set(KEYS) and waiting.study.best_value == 0.0
@@ -66,7 +66,7 @@ def test_only_requested_runs_are_claimed(own: Store) -> None:
     waiting = queue(own)
     waiting.enqueue(KEYS)
     ticket = waiting.claim({"k3"})
-    assert ticket is not None and ticket.key == "k3"
+    assert ticket is not None and key_of(ticket) == "k3"
     assert waiting.claim({"k3"}) is None
 
 
@@ -74,7 +74,7 @@ def test_the_first_of_the_keys_is_claimed_although_another_ticket_is_older(own: 
     waiting = queue(own)
     waiting.enqueue(["c", "a"])
     waiting.enqueue(["b"])
-    taken = [ticket.key for _ in range(4) if (ticket := waiting.claim(["a", "gone", "b", "c"]))]
+    taken = [key_of(ticket) for _ in range(4) if (ticket := waiting.claim(["a", "gone", "b", "c"]))]
     assert taken == ["a", "b", "c"]
 
 
@@ -102,11 +102,11 @@ def test_each_state_has_its_place_in_optuna(own: Store, state: RunState, value: 
 def test_a_dead_parents_tickets_wait_again_with_their_numbers(own: Store) -> None:
     before = queue(own)
     before.enqueue(["a", "b", "written", "gone"])
-    numbers = {ticket.key: ticket.number for _ in range(4) if (ticket := before.claim(["a", "b", "written", "gone"]))}
+    numbers = {key_of(ticket): ticket.number for _ in range(4) if (ticket := before.claim(["a", "b", "written", "gone"]))}
     after = queue(own)
     after.recover({"written": 3.0}, wanted=["a", "b", "written"])
     again = [ticket for _ in range(4) if (ticket := after.claim(["a", "b", "written", "gone"]))]
-    assert {ticket.key: ticket.number for ticket in again} == {"a": numbers["a"], "b": numbers["b"]}
+    assert {key_of(ticket): ticket.number for ticket in again} == {"a": numbers["a"], "b": numbers["b"]}
     assert after.keys("COMPLETE") == {"written"} and after.keys("FAIL") == {"gone"}
 
 
@@ -131,7 +131,7 @@ def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
             mine = queue(store)
             mine.enqueue(KEYS)
             while ticket := mine.claim(KEYS):
-                taken.append(ticket.key)
+                taken.append(key_of(ticket))
                 mine.tell(ticket, RunState.COMPLETED, 1.0)
 
     threads = [Thread(target=parent) for _ in range(4)]
@@ -190,10 +190,10 @@ def test_a_claim_that_is_given_up_for_dead_at_once_is_none(url: str, tmp_path: P
 
         monkeypatch.setattr(Store, "start_heartbeat", fail_first)
         ticket = waiting.claim(["k", "l"])
-        assert ticket is not None and ticket.key == "l" and lost[0] not in store._heartbeats
-        assert waiting.update(ticket, lambda: ticket.trial.set_user_attr("a", 1))
+        assert ticket is not None and key_of(ticket) == "l" and lost[0] not in store._heartbeats
+        assert waiting.update(ticket, lambda: ticket.set_user_attr("a", 1))
         waiting.study.tell(ticket.number, state=waiting._states.FAIL)
-        assert not waiting.update(ticket, lambda: ticket.trial.report(1.0, 1)) and not store._heartbeats
+        assert not waiting.update(ticket, lambda: ticket.report(1.0, 1)) and not store._heartbeats
 
 
 def test_a_released_ticket_can_be_claimed_at_once_by_another(url: str, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_parent_that_dies_between_its_result_and_its_ticket_loses_nothing(url:
         for state in (RunState.COMPLETED, RunState.FAILED):
             ticket = theirs.claim([str(state)])
             assert ticket is not None
-            ticket.trial.set_user_attr("state", str(state))
+            ticket.set_user_attr("state", str(state))
         dying.close()  # no more heartbeats
         until = time.monotonic() + 4 * living.grace_period
         while ours.keys("RUNNING") and time.monotonic() < until:
@@ -318,7 +318,7 @@ def test_parents_outlive_lost_connections(url: str, postgres: "Server", tmp_path
             mine.enqueue(KEYS)
             while open_keys := mine.open_keys():
                 if (ticket := mine.claim(sorted(open_keys))) is not None:
-                    claimed.append(ticket.key)
+                    claimed.append(key_of(ticket))
                     mine.tell(ticket, RunState.COMPLETED, 1.0)
                 mine.recover({}, wanted=())
 

@@ -7,9 +7,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
+from optuna.trial import Trial
 
 from attnlab.study.execution.runner import Runner
-from attnlab.study.trials.queue import Queue, Ticket
+from attnlab.study.trials.queue import Queue, key_of
 from attnlab.tracking.client import search_runs
 from attnlab.tracking.runs import find_experiment, load_runs
 from attnlab.tracking.tracker import Tracker
@@ -77,15 +78,15 @@ def test_a_run_that_another_parent_takes_over_late_does_not_fail(
     owns, client = Queue.owns, MlflowClient(f"sqlite:///{root / 'mlflow.db'}")
     taken = list[str]()
 
-    def owns_until_then(self: Queue, ticket: Ticket) -> bool:
+    def owns_until_then(self: Queue, ticket: Trial) -> bool:
         answer = owns(self, ticket)
         if not taken:
-            taken.append(ticket.key)
+            taken.append(key_of(ticket))
             if takes_ticket:
                 self.study.tell(ticket.number, state=self._states.FAIL)
-                self.enqueue([ticket.key])
+                self.enqueue([key_of(ticket)])
             for record in search_runs(client, find_experiment(client, "small").experiment_id):
-                if record.key == ticket.key:
+                if record.key == key_of(ticket):
                     client.set_tag(record.run_id, "attnlab.replaced", "yes")
                     client.delete_run(record.run_id)
         return answer

@@ -5,19 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from optuna.trial import Trial
 
 from attnlab._util.run_state import RunState
 from attnlab.planning.plan import plan
-from attnlab.study.execution.job import Ending
 from attnlab.study.execution.scheduler import Scheduler
-from attnlab.study.trials.queue import Search, Ticket
+from attnlab.study.trials.queue import Search
 from attnlab.study.trials.store import Store
 from attnlab.tracking.tracker import Tracker
+from attnlab.training.result import Result
 from tests.support.studies import SEARCH, STUDY, write
 
 CURVE = "valid/bits_per_byte"
 PRUNERS = ["{name: MedianPruner, n_startup_trials: 1}", "{name: SuccessiveHalvingPruner, min_resource: 10}"]
-Begin = Callable[[], tuple[Search, Ticket]]
+Begin = Callable[[], tuple[Search, Trial]]
 
 
 @pytest.fixture(params=PRUNERS)
@@ -26,7 +27,7 @@ def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
     planned = plan(write(tmp_path, SEARCH.replace("{name: MedianPruner, n_startup_trials: 2}", request.param)))
     with closing(Store(tmp_path)) as store:
 
-        def parent() -> tuple[Search, Ticket]:
+        def parent() -> tuple[Search, Trial]:
             search = Search(planned, planned.cells[0], store)
             search.queue.recover({}, wanted=search.keys)
             taken = search.claim()
@@ -82,7 +83,7 @@ def test_only_searches_with_an_ended_trial_are_read(root: Path, tmp_path: Path, 
         looked.clear()
         first = scheduler.claim()
         assert first is not None and first.run.cell.name == "dense" and looked == []
-        scheduler.record_end(first, Ending(RunState.COMPLETED, {"valid_bits_per_byte": 1.0}))
+        scheduler.record_end(first, Result(RunState.COMPLETED, {"valid_bits_per_byte": 1.0}))
         following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
         assert following == ["no_wo t00", "wide t00"] and looked == ["dense"]
         following = [claimed.run.name for _ in range(2) if (claimed := scheduler.claim())]
@@ -96,7 +97,7 @@ def test_trials_come_first_and_confirming_runs_seed_by_seed(root: Path, tmp_path
         scheduler.open()
         while claimed := scheduler.claim():
             started.append(claimed.run.name)
-            scheduler.record_end(claimed, Ending(RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0}))
+            scheduler.record_end(claimed, Result(RunState.COMPLETED, {"valid_bits_per_byte": 1.0, "bits_per_byte": 1.0}))
     cells = ["dense", "no_wo", "wide"]
     trials = [f"{cell} t0{n}" for cell in cells for n in range(2)]
     longest_first = ["wide", "dense", "no_wo"]
@@ -176,7 +177,7 @@ def test_a_pruned_trial_is_pruned_again_after_a_restart(begin: Begin) -> None:
 
 def test_a_trial_whose_parent_died_before_it_judged_is_judged(begin: Begin) -> None:
     _, ticket = begin()
-    ticket.trial.report(2.0, 10)
+    ticket.report(2.0, 10)
     search, again = begin()
     assert search.should_stop(again, 10, {CURVE: 2.0}) is True
 
@@ -185,6 +186,6 @@ def test_past_reports_of_a_continued_trial_are_not_judged_again(begin: Begin) ->
     search, ticket = begin()
     assert search.should_stop(ticket, 10, {"train/loss": 2.0}) is None
     for step in (10, 20):
-        ticket.trial.report(2.0, step)
+        ticket.report(2.0, step)
     search, again = begin()
     assert [search.should_stop(again, step, {CURVE: 2.0}) for step in (10, 20)] == [False, True]

@@ -13,7 +13,6 @@ from attnlab.cli._results import print_results
 from attnlab.cli.plan import print_plan
 from attnlab.planning.plan import plan
 from attnlab.report.write import write_report as report
-from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.execution.scheduler import Scheduler
 from attnlab.study.plan import finished_records
@@ -23,6 +22,7 @@ from attnlab.study.trials.store import Store
 from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.runs import load_runs
 from attnlab.tracking.tracker import Tracker
+from attnlab.training.result import Result
 from attnlab.training.weights import recorded_digest
 from tests.study.test_study import every_record
 from tests.support.compared import recorded
@@ -148,7 +148,7 @@ def test_a_run_waits_until_the_run_that_it_starts_from_has_completed(root: Path)
         first = scheduler.claim()
         assert first is not None and first.run.phase == "stage"
         assert scheduler.claim() is None and scheduler.has_pending
-        scheduler.record_end(first, Ending(RunState.COMPLETED, {"bits_per_byte": 1.0}))
+        scheduler.record_end(first, Result(RunState.COMPLETED, {"bits_per_byte": 1.0}))
         second = scheduler.claim()
         assert second is not None and second.run.name == "dense s0" and not second.problem
         assert second.run.starts_from == first.run.key

@@ -23,7 +23,7 @@ from attnlab.errors import UserError
 from attnlab.planning.plan import plan
 from attnlab.study.execution import progress
 from attnlab.study.execution.child import Worker
-from attnlab.study.execution.job import Ending, Job
+from attnlab.study.execution.job import Job
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
@@ -31,6 +31,7 @@ from attnlab.tracking.record import CELL_RUN
 from attnlab.tracking.runs import load_curves, load_runs
 from attnlab.tracking.tracker import Tracker
 from attnlab.training import costs
+from attnlab.training.result import Result
 from tests.support.paths import ROOT
 from tests.support.processes import alive
 from tests.support.small_runs import tiny
@@ -533,7 +534,7 @@ def test_a_finished_line_has_the_metric_of_the_study_whatever_its_name(summary: 
     output = io.StringIO()
     show = ProgressDisplay(output)
     show.start_study("mine", runs=1, finished=0, workers=1, metrics=["recall"])
-    show.end_run("dense s0", Ending(RunState.COMPLETED, summary))
+    show.end_run("dense s0", Result(RunState.COMPLETED, summary))
     assert f"dense s0: completed, {next(iter(summary))} 0.7500, 0 s" in output.getvalue()
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from attnlab.planning.plan import Plan, Run, plan
 from attnlab.study.comparison import load_info
-from attnlab.study.execution.job import Ending
 from attnlab.study.execution.progress import ProgressDisplay
 from attnlab.study.result import StudyResult
 from attnlab.study.run import run
@@ -18,6 +17,7 @@ from attnlab.tracking.artifacts import AttentionMap
 from attnlab.tracking.record import RunRecord
 from attnlab.tracking.runs import load_runs
 from attnlab.trained import attention_maps
+from attnlab.training.result import Result
 from tests.study.test_study import QUIET, study, trained
 
 LOWEST, LOW, MIDDLE, HIGH = 3e-4, 1e-3, 3e-3, 1e-2
@@ -196,7 +196,7 @@ class _Interrupting(ProgressDisplay):
         super().__init__(quiet=True)
         self.left = number
 
-    def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
+    def end_run(self, name: str, ending: Result, *, again: bool = False) -> None:
         self.left -= 1
         if not self.left:
             raise KeyboardInterrupt

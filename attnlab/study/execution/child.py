@@ -39,21 +39,10 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.study.execution.command import run_command
-from attnlab.study.execution.job import (
-    TRAIN,
-    DiskFull,
-    Ending,
-    Evaluation,
-    Job,
-    Message,
-    Metrics,
-    Notice,
-    Outcome,
-    Started,
-    Tag,
-)
+from attnlab.study.execution.job import TRAIN, Job, Message
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
+from attnlab.training.result import Result
 
 
 def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
@@ -81,29 +70,26 @@ def run_job(job: Job, pipe: Connection, lifeline: Connection) -> None:
                 from attnlab.training.weights import reset
 
                 reset(job.folder, job.reset)
-            pipe.send(_train(job, pipe))
+            pipe.send(("end", _train(job, pipe)))
     except BrokenPipeError:  # the parent has died
         _exit(1)
     except BaseException as error:
-        outcome = _outcome_of(error, job)
-        _send(pipe, outcome)
-        if isinstance(outcome, DiskFull):
-            _exit(1)
+        _send(pipe, _last_message(error, job))
     _exit(0)
 
 
-def _outcome_of(error: BaseException, job: Job) -> Outcome:
+def _last_message(error: BaseException, job: Job) -> Message:
     """Return the message about an exception that ended a run."""
     if isinstance(error, UserError):
-        return Ending(RunState.FAILED, reason=redact(str(error)))
+        return "end", Result(RunState.FAILED, reason=redact(str(error)))
     # A full disk is not this run's fault and would stop the others too, if the file is one of attnlab's own.
     folders = (job.folder.parents[1], datasets.folder(), datasets.prepared_folder())
     disk_error = describe_disk_error(error, within=folders)
     if disk_error is not None:
-        return DiskFull(disk_error)
+        return "stop", disk_error
     traceback.print_exception(error)
     trace = redact("".join(traceback.format_exception(error)))
-    return Ending(RunState.FAILED, reason=redact(one_line(describe_error(error))), traceback=trace)
+    return "end", Result(RunState.FAILED, reason=redact(one_line(describe_error(error))), traceback=trace)
 
 
 def _send(pipe: Connection, message: Message) -> None:
@@ -118,7 +104,7 @@ def _notifier(pipe: Connection) -> Callable[[str], None]:
     def notify(text: str) -> None:
         print(text)
         if threading.current_thread() is threading.main_thread():  # a pipe is not safe to share between threads
-            _send(pipe, Notice(text))
+            _send(pipe, ("notice", text))
 
     return notify
 
@@ -131,25 +117,23 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
-def _train(job: Job, pipe: Connection) -> Outcome:
+def _train(job: Job, pipe: Connection) -> Result:
     def report(step: int, metrics: dict[str, float]) -> bool:
         """Send points of curves; return whether to stop."""
-        pipe.send(Metrics(step, {name: float(value) for name, value in metrics.items()}))
+        pipe.send(("metrics", step, {name: float(value) for name, value in metrics.items()}))
         return job.pruning_metric in metrics and pipe.recv()
 
     if isinstance(job.settings, CommandConfig):
-        pipe.send(Started(f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
+        pipe.send(("started", f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
         options = {"metric": job.metric, "threads": job.threads, "folder": job.folder}
         return run_command(job.settings, **options, report=report, notify=_notifier(pipe))
     device = _set_up_threads(job.settings, job.threads)
-    pipe.send(Started(device, _total_steps(job.settings, job.train)))
-    with progress_to(lambda *progress: pipe.send(Evaluation(*progress))):
+    pipe.send(("started", device, _total_steps(job.settings, job.train)))
+    with progress_to(lambda *progress: pipe.send(("evaluation", *progress))):
         own = {"figures": job.figures} if job.train == TRAIN else {}
         result = _function(job.train)(job.settings, report=report, folder=job.folder, **own)
-    for name, text in result.tags.items():
-        pipe.send(Tag(name, text))
     summary = {name: float(value) for name, value in result.summary.items()}
-    return Ending(RunState(result.state), summary, result.reason)
+    return Result(RunState(result.state), summary, result.step, result.reason, result.tags)
 
 
 def _function(name: str) -> Callable[..., Any]:

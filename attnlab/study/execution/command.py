@@ -27,14 +27,14 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import IO, Any
 
-from attnlab._util.machine import peak_memory
+from attnlab._util.machine import oom_kills, peak_memory
 from attnlab._util.redact import redact
 from attnlab._util.run_state import RunState
 from attnlab.config.checks import COLUMNS
 from attnlab.config.command import SEED, CommandConfig, curve_name, describe_bad_name, result_name
 from attnlab.errors import UserError, one_line
 from attnlab.planning.command_files import changed_file, find_program
-from attnlab.study.execution.job import Ending, Killed
+from attnlab.study.execution.job import describe_loss
 from attnlab.tracking.record import restored
 from attnlab.training.result import History, Report, Result, load_result, save_result
 
@@ -55,7 +55,7 @@ def run_command(
     report: Report,
     folder: Path,
     notify: Callable[[str], object] = print,
-) -> Ending | Killed:
+) -> Result:
     """Run a program to its end, unless the folder has its result.
 
     The program's output, except for points of curves, is printed.
@@ -75,35 +75,35 @@ def run_command(
         result, history = known
         for step, values in history:
             report(step, values)
-        return Ending(RunState(result.state), result.summary, result.reason)
+        return result
     if name := changed_file(config):
-        return Ending(RunState.FAILED, reason=f"{name} has changed since the study was planned: rerun the study")
+        return Result(RunState.FAILED, reason=f"{name} has changed since the study was planned: rerun the study")
     file = folder.absolute() / RESULT_FILE
     file.unlink(missing_ok=True)
-    own_peak, begin = peak_memory(), time.perf_counter()
+    own_peak, kills, begin = peak_memory(), oom_kills(), time.perf_counter()
     process, output = _start(config, threads, file), ProgramOutput(report, config.pattern)
     _read(process, output)
     code = process.wait()
     costs = {"wall_seconds": time.perf_counter() - begin, **_peak(own_peak)}
     if code < 0:
-        return Killed(-code, _peak(0).get("host_peak_mib", 0.0))
+        return describe_loss(code, oom_kill=oom_kills() > kills, peak=int(_peak(0).get("host_peak_mib", 0.0) * 2**20))
     if code > 0:
         errors = [line.strip() for line in output.errors if any(map(str.isalnum, line))]  # without Python's "^^^^"
         shown = " | ".join(errors[-SHOWN:])
         reason = f"exit code {code}{f': {shown}' if shown else ''}"
-        return Ending(RunState.FAILED, reason=redact(one_line(reason)), traceback=redact("\n".join(output.errors)))
+        return Result(RunState.FAILED, reason=redact(one_line(reason)), traceback=redact("\n".join(output.errors)))
     if name := changed_file(config):
         remedy = "rerun the study; if the program itself writes this file, list only what it reads under 'files'"
-        return Ending(RunState.FAILED, reason=f"{name} has changed while the program ran: {remedy}")
+        return Result(RunState.FAILED, reason=f"{name} has changed while the program ran: {remedy}")
     try:
         results = _results(config, metric, output, file, notify)
     except ValueError as error:
-        return Ending(RunState.FAILED, reason=redact(one_line(str(error))))
-    result = Result(str(RunState.COMPLETED), {**results, **costs})
+        return Result(RunState.FAILED, reason=redact(one_line(str(error))))
+    result = Result(RunState.COMPLETED, {**results, **costs})
     if not math.isfinite(restored(value := results[metric])):
-        result.state, result.reason = str(RunState.DIVERGED), f"{metric} is {value:g}"
+        result.state, result.reason = RunState.DIVERGED, f"{metric} is {value:g}"
     save_result(result, output.history, config=config, folder=folder)
-    return Ending(RunState(result.state), result.summary, result.reason)
+    return result
 
 
 def _start(config: CommandConfig, threads: int, result: Path) -> subprocess.Popen[str]:

@@ -15,7 +15,7 @@ from rich.table import Column
 
 from attnlab._util.redact import redact
 from attnlab._util.text import count, escape_controls
-from attnlab.study.execution.job import Ending
+from attnlab.training.result import Result
 
 LONGEST_NAME = 32  # columns; a longer name is cut in its middle, because its end holds the seed
 BAR_WIDTH = 12
@@ -161,7 +161,7 @@ class ProgressDisplay:
             run.last_line = now
             self.print(f"  {name}: evaluating {label} {done / total:.0%}")
 
-    def end_run(self, name: str, ending: Ending, *, again: bool = False) -> None:
+    def end_run(self, name: str, ending: Result, *, again: bool = False) -> None:
         """Show how a run ended, and whether it is tried ``again`` at once."""
         run = self._progress_of(name)
         self._progress.remove_task(self._runs.pop(name).bar.id)

@@ -12,26 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab._util.process import delayed_interrupts
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
+from attnlab.errors import UserError
 from attnlab.study.comparison import comparison_of, to_json
 from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
-from attnlab.study.execution.job import (
-    DiskFull,
-    Ending,
-    Evaluation,
-    Job,
-    Killed,
-    Metrics,
-    Notice,
-    Started,
-    Tag,
-    decide_ending,
-    timed_out,
-)
+from attnlab.study.execution.job import Job, describe_loss
 from attnlab.tracking.client import log_path, run_folder
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.record import unrecorded
 from attnlab.tracking.system_metrics import SystemMetrics
+from attnlab.training.result import Result
 
 if TYPE_CHECKING:
     from attnlab.planning.plan import Plan
@@ -165,13 +155,15 @@ class Runner:
             raise
         except TrackingRejected as error:
             worker.kill()
-            self._end(active, Ending(RunState.FAILED, reason=str(error)))
+            self._end(active, Result(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
-            self._end(active, decide_ending(active.outcome, worker.reap(), active.memory_evidence))
+            code = worker.reap()
+            self._end(active, active.result or describe_loss(code, oom_kill=active.oom_kill, peak=active.peak_memory))
         elif self._limits.timeout is not None and active.seconds > self._limits.timeout:
             worker.kill()
-            self._end(active, timed_out(self._limits.timeout))
+            reason = f"no end after {self._limits.timeout:g} s (run.timeout)"
+            self._end(active, Result(RunState.TIMED_OUT, reason=reason))
 
     def _empty_pipes(self) -> None:
         """Receive messages while the MLflow store is slow, so that no child has to wait for its parent."""
@@ -210,7 +202,7 @@ class Runner:
             worker.kill()
             if not isinstance(error, TrackingRejected) or isinstance(error, TrackingDiskError):
                 raise
-            self._end_before_training(claimed, Ending(RunState.FAILED, reason=str(error)))
+            self._end_before_training(claimed, Result(RunState.FAILED, reason=str(error)))
 
     def _job(self, claimed: RunInFlight, *, slot: int) -> Job:
         """Return the instructions for the process of a run."""
@@ -232,23 +224,23 @@ class Runner:
         name, run_id = active.run.name, active.run_id
         for message in active.worker.messages():
             match message:
-                case Notice(text):
+                case "notice", text:
                     logger.info("  %s: %s", name, text)
-                case Started(device, total_steps):
+                case "started", device, total_steps:
                     # The child has removed the old files: a further attempt resumes from this one's checkpoints.
                     self._scheduler.to_remove.pop(active.run.key, None)
                     self._tracker.log_tag(run_id, "device", device)
                     self._display.start_run(name, total=total_steps)
-                case Metrics(step, values):
+                case "metrics", step, values:
                     self._tracker.log_metrics(run_id, step, values)
                     self._display.metrics(name, step, values)
                     self._answer_trial(active, step, values)
-                case Evaluation(label, done, total):
+                case "evaluation", label, done, total:
                     self._display.evaluation(name, label, done, total)
-                case Tag(tag, text):
-                    self._tracker.log_tag(run_id, tag, text)
-                case Ending() | Killed() | DiskFull():
-                    active.outcome = message
+                case "stop", reason:
+                    raise UserError(reason)
+                case "end", result:
+                    active.result = result
 
     def _answer_trial(self, active: RunInFlight, step: int, values: dict[str, float]) -> None:
         """Tell a trial whether to stop, if this point is one that it waits for an answer on."""
@@ -259,7 +251,7 @@ class Runner:
 
     # ---------------------------------------------------------------- the end of a run
 
-    def _end(self, active: RunInFlight, ending: Ending) -> None:
+    def _end(self, active: RunInFlight, ending: Result) -> None:
         """Record how a run ended. A run that lost its process is tried again at once, in the same slot."""
         try:
             if not active.queue.owns(active.ticket):
@@ -271,7 +263,7 @@ class Runner:
             if active.queue.owns(active.ticket):
                 self._launch(active, slot=active.slot)
             return
-        again = ending.retry and failed_attempts <= self._plan.study.retries
+        again = ending.is_lost and failed_attempts <= self._plan.study.retries
         self._display.end_run(active.run.name, ending, again=again)
         if again:
             self._launch(active, slot=active.slot)
@@ -280,22 +272,22 @@ class Runner:
 
     def _end_untrained(self, claimed: RunInFlight) -> None:
         """Fail a run because the run that it starts from did not complete; the next call of the study tries it again."""
-        ending, record = Ending(RunState.FAILED, reason=claimed.problem), None
+        ending, record = Result(RunState.FAILED, reason=claimed.problem), None
         try:
             record = self._tracker.log_untrained(claimed.run, reason=ending.reason)
         except TrackingDiskError:
             raise
         except TrackingRejected as error:
-            ending = Ending(RunState.FAILED, reason=str(error))
+            ending = Result(RunState.FAILED, reason=str(error))
         self._end_before_training(claimed, ending, record)
 
-    def _end_before_training(self, claimed: RunInFlight, ending: Ending, record: RunRecord | None = None) -> None:
+    def _end_before_training(self, claimed: RunInFlight, ending: Result, record: RunRecord | None = None) -> None:
         """End a claimed run when its process was not started or its record was rejected; the next call tries it again."""
         self._ended[claimed.run.key] = record or unrecorded(claimed.run, ending.reason)
         self._display.end_run(claimed.run.name, ending)
         self._scheduler.record_end(claimed, ending)
 
-    def _record(self, active: RunInFlight, ending: Ending) -> tuple[Ending, int]:
+    def _record(self, active: RunInFlight, ending: Result) -> tuple[Result, int]:
         """Close the record of a run and keep it for the result.
 
         Returns:
@@ -312,18 +304,20 @@ class Runner:
         except TrackingRejected as error:  # of this call, or of an earlier one for the same run
             if not active.queue.owns(active.ticket) or self._tracker.is_replaced(active.run_id):
                 raise _TakenOver from error
-            ending = Ending(RunState.FAILED, reason=str(error))
+            ending = Result(RunState.FAILED, reason=str(error))
             with suppress(TrackingRejected):
                 record = self._tracker.finish(active.run_id, ending.state, reason=ending.reason)
         self._ended[active.run.key] = record or unrecorded(active.run, ending.reason)
         self._active.remove(active)  # last: if the store fails above, `_abort` still finds the run
         return ending, record.failures if record else 0
 
-    def _close_record(self, active: RunInFlight, ending: Ending) -> RunRecord:
+    def _close_record(self, active: RunInFlight, ending: Result) -> RunRecord:
         self._tracker.log_file(active.run_id, log_path(self._root, active.run.key))
         if ending.traceback:
             self._tracker.log_text(active.run_id, "traceback.txt", ending.traceback)
-        if ending.state is RunState.COMPLETED:
+        for name, text in ending.tags.items():
+            self._tracker.log_tag(active.run_id, name, text)
+        if ending.state == RunState.COMPLETED:
             self._tracker.log_items(active.run_id, run_folder(self._root, active.run.key))
             if active.run.phase == "stage" and self._scheduler.store.shared:
                 self._tracker.log_weights(active.run_id, run_folder(self._root, active.run.key))
@@ -342,7 +336,7 @@ class Runner:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"the study stopped: {error}"
         for active in list(self._active):
             with suppress(Exception):  # the store itself may have failed: the next call repairs the records
-                self._record(active, Ending(RunState.INTERRUPTED, reason=reason))
+                self._record(active, Result(RunState.INTERRUPTED, reason=reason))
                 active.queue.release(active.ticket)
         if isinstance(error, KeyboardInterrupt):
             done = len(self._scheduler.finished) + sum(record.is_finished for record in self._ended.values())

@@ -33,21 +33,22 @@ from typing import TYPE_CHECKING
 from attnlab._util import machine
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
-from attnlab.study.execution.job import MemoryEvidence
-from attnlab.study.trials.queue import Queue, Search, Ticket, trials_to_queue
+from attnlab.study.trials.queue import Queue, Search, key_of, trials_to_queue
 from attnlab.tracking.artifacts import fetch_weights
 from attnlab.tracking.client import run_folder
 from attnlab.tracking.record import unrecorded
 from attnlab.tracking.withdrawn import files_to_remove, outdated_records
 
 if TYPE_CHECKING:
+    from optuna.trial import Trial
+
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.child import Worker
-    from attnlab.study.execution.job import Ending, Outcome
     from attnlab.study.trials.store import Store
     from attnlab.tracking.record import RunRecord
     from attnlab.tracking.tracker import Tracker
+    from attnlab.training.result import Result
 
 
 @dataclass(eq=False)
@@ -60,11 +61,11 @@ class RunInFlight:
         run_id: MLflow's id of its record.
         slot: the number of its process among those that run at the same time.
         peak_memory: of the process, in bytes, the largest value so far.
-        outcome: the last message of the process.
+        result: that the process has sent.
     """
 
     run: Run
-    ticket: Ticket
+    ticket: Trial
     queue: Queue
     search: Search | None = None
     problem: str = ""
@@ -74,13 +75,13 @@ class RunInFlight:
     started: float = 0.0
     oom_kills_before: int = 0
     peak_memory: int = 0
-    outcome: Outcome | None = None
+    result: Result | None = None
 
     def begin(self, worker: Worker, *, run_id: str, slot: int) -> None:
         """Attach a process, the first one or that of a further attempt."""
         self.worker, self.run_id, self.slot = worker, run_id, slot
         self.started, self.oom_kills_before = time.monotonic(), machine.oom_kills()
-        self.peak_memory, self.outcome = 0, None
+        self.peak_memory, self.result = 0, None
 
     @property
     def seconds(self) -> float:
@@ -88,9 +89,9 @@ class RunInFlight:
         return time.monotonic() - self.started
 
     @property
-    def memory_evidence(self) -> MemoryEvidence:
-        """The evidence of the machine that its memory ran out."""
-        return MemoryEvidence(machine.oom_kills() > self.oom_kills_before, self.peak_memory)
+    def oom_kill(self) -> bool:
+        """Whether the kernel's out-of-memory killer was active on this machine since the process was started."""
+        return machine.oom_kills() > self.oom_kills_before
 
 
 class Scheduler:
@@ -253,10 +254,10 @@ class Scheduler:
         ticket = self._grid.claim(key for key in self._order if not self._is_open(self.runs[key].starts_from))
         if ticket is None:
             return None
-        run = self.runs[ticket.key]
+        run = self.runs[key_of(ticket)]
         return RunInFlight(run, ticket, self._grid, problem=self._problem(run))
 
-    def record_end(self, claimed: RunInFlight, ending: Ending) -> None:
+    def record_end(self, claimed: RunInFlight, ending: Result) -> None:
         """Close the ticket of a claimed run, which ended like this."""
         self._ended[claimed.run.key] = (str(ending.state), ending.reason)
         metric = self._metric_for(claimed)
@@ -268,7 +269,7 @@ class Scheduler:
         """Return whether another parent finished a run before it was claimed here; if so, close its ticket."""
         if not self.store.shared:
             return False
-        record = self._tracker.find(claimed.ticket.key)
+        record = self._tracker.find(claimed.run.key)
         if record is None or not self._has_result(record):
             return False
         claimed.queue.close_finished(claimed.ticket, record.summary.get(self._metric_for(claimed), math.nan))

@@ -16,7 +16,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -36,17 +35,9 @@ T = TypeVar("T")
 FORGOTTEN = "forgotten"  # attribute of a study: the numbers of the trials that count no longer
 
 
-@dataclass(frozen=True)
-class Ticket:
-    """A trial that this parent has claimed; ``key`` is the key of its run."""
-
-    key: str
-    trial: Trial
-
-    @property
-    def number(self) -> int:
-        """The trial's number in Optuna."""
-        return self.trial.number
+def key_of(trial: Trial | FrozenTrial) -> str:
+    """Return the key of the run that a trial is a ticket of."""
+    return trial.user_attrs["key"]
 
 
 def _patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -112,19 +103,19 @@ class Queue:
 
         Optuna deletes no trial of a study: the study's attribute ``forgotten`` lists their numbers.
         """
-        numbers = {trial.number for trial in self.trials() if trial.user_attrs["key"] in keys and trial.state.is_finished()}
+        numbers = {trial.number for trial in self.trials() if key_of(trial) in keys and trial.state.is_finished()}
         if numbers:
             self._forgotten |= numbers
             self.study.set_user_attr(FORGOTTEN, sorted(self._forgotten))
 
     def keys(self, *states: str) -> set[str]:
         """Return the keys of the trials in these states."""
-        return {trial.user_attrs["key"] for trial in self.trials(*states)}
+        return {key_of(trial) for trial in self.trials(*states)}
 
     @_patient
     def open_keys(self) -> set[str]:
         """Return the keys with a newest ticket that waits, runs, or was lost with its parent and has yet to be queued again."""
-        newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
+        newest = {key_of(trial): trial for trial in self.trials()}
         return {key for key, trial in newest.items() if not trial.state.is_finished() or self._is_lost(trial)}
 
     def _is_lost(self, trial: FrozenTrial) -> bool:
@@ -159,7 +150,7 @@ class Queue:
             self._recover_stale()
             return
         for trial in self.trials("WAITING", "RUNNING"):
-            key = trial.user_attrs["key"]
+            key = key_of(trial)
             if trial.state == self._states.WAITING and (key in finished or key not in wanted):
                 self._store.rdb.set_trial_state_values(trial._trial_id, self._states.FAIL)
             elif key in finished:
@@ -188,25 +179,25 @@ class Queue:
                 if time.monotonic() - since > self._store.grace_period:
                     self._tell(number, RunState.INTERRUPTED, math.nan)
             # 3. Queue them again.
-            newest = {trial.user_attrs["key"]: trial for trial in self.trials()}
+            newest = {key_of(trial): trial for trial in self.trials()}
             for key, trial in newest.items():
                 if self._is_lost(trial):
                     self.study.enqueue_trial(trial.params, user_attrs={"key": key})
 
-    def claim(self, keys: Iterable[str]) -> Ticket | None:
+    def claim(self, keys: Iterable[str]) -> Trial | None:
         """Claim the ticket of the first of these keys with a waiting one; None when none waits."""
-        waiting, patience = {trial.user_attrs["key"]: trial for trial in self.trials("WAITING")}, self._store.patience
+        waiting, patience = {key_of(trial): trial for trial in self.trials("WAITING")}, self._store.patience
         for key in keys:
             trial = waiting.get(key)
             # Each step is repeated by itself: a claim whose answer was lost is found later, as one without a heartbeat.
             if trial is not None and patience(partial(self._set_running, trial)):
                 self._store.start_heartbeat(trial._trial_id)
                 claimed = patience(partial(self._new_trial, self.study, trial._trial_id))
-                if self.update(ticket := Ticket(key, claimed), partial(claimed.set_user_attr, "begun", True)):
-                    return ticket
+                if self.update(claimed, partial(claimed.set_user_attr, "begun", True)):
+                    return claimed
         return None
 
-    def update(self, ticket: Ticket, change: Callable[[], object]) -> bool:
+    def update(self, ticket: Trial, change: Callable[[], object]) -> bool:
         """Change the trial of a ticket; return False when it is no longer this parent's, because another one recovered it."""
         from optuna.exceptions import UpdateFinishedTrialError
 
@@ -218,7 +209,7 @@ class Queue:
             return True
 
         if not (is_ours := self._store.patience(attempt)):
-            self._store.stop_heartbeat(ticket.trial._trial_id)
+            self._store.stop_heartbeat(ticket._trial_id)
         return is_ours
 
     def _set_running(self, trial: FrozenTrial) -> bool:
@@ -231,23 +222,23 @@ class Queue:
             return False
 
     @_patient
-    def owns(self, ticket: Ticket) -> bool:
+    def owns(self, ticket: Trial) -> bool:
         """Return whether the ticket is still this parent's: another parent may have recovered it as stale."""
-        state = self._store.rdb.get_trial(ticket.trial._trial_id).state
+        state = self._store.rdb.get_trial(ticket._trial_id).state
         return state == self._states.RUNNING
 
     @_patient
-    def release(self, ticket: Ticket) -> None:
+    def release(self, ticket: Trial) -> None:
         """Return an unfinished ticket to the queue."""
-        self._store.stop_heartbeat(ticket.trial._trial_id)
+        self._store.stop_heartbeat(ticket._trial_id)
         if not self._store.shared:
-            self._store.rdb.set_trial_state_values(ticket.trial._trial_id, self._states.WAITING)
+            self._store.rdb.set_trial_state_values(ticket._trial_id, self._states.WAITING)
             return
         self._tell(ticket.number, RunState.INTERRUPTED, math.nan)  # with its old heartbeat, a second claim would look stale
-        self.enqueue([ticket.key])
+        self.enqueue([key_of(ticket)])
 
     @_patient
-    def tell(self, ticket: Ticket, state: RunState, value: float) -> None:
+    def tell(self, ticket: Trial, state: RunState, value: float) -> None:
         """Close the ticket of a run that ended in ``state`` with this value (NaN when it has none).
 
         If another parent has recovered the ticket as stale meanwhile, that parent closes it with the recorded result.
@@ -255,14 +246,14 @@ class Queue:
         from optuna.exceptions import UpdateFinishedTrialError
 
         with suppress(UpdateFinishedTrialError):
-            ticket.trial.set_user_attr("state", str(state))  # a finished trial takes no attributes
+            ticket.set_user_attr("state", str(state))  # a finished trial takes no attributes
             self._tell(ticket.number, state, value)
-        self._store.stop_heartbeat(ticket.trial._trial_id)  # last: until here the trial must not look stale
+        self._store.stop_heartbeat(ticket._trial_id)  # last: until here the trial must not look stale
 
     @_patient
-    def close_finished(self, ticket: Ticket, value: float) -> None:
+    def close_finished(self, ticket: Trial, value: float) -> None:
         """Close the ticket of a run that turns out to be finished: as completed, unless another ticket of its key is."""
-        duplicate = ticket.key in self.keys("COMPLETE", "PRUNED")
+        duplicate = key_of(ticket) in self.keys("COMPLETE", "PRUNED")
         self.tell(ticket, RunState.FAILED if duplicate else RunState.COMPLETED, value)
 
     def _tell(self, number: int, state: RunState, value: float) -> None:
@@ -303,7 +294,7 @@ class Search:
         init = cell.with_seed(cell.config, self._config.seed).init
         self.starts_from = init.fingerprint if init else ""
 
-    def claim(self) -> tuple[Ticket, Run] | None:
+    def claim(self) -> tuple[Trial, Run] | None:
         """Claim the next trial; None when ``parallel`` trials already run, none is left, or its configuration is invalid."""
         if len(self.queue.trials("RUNNING")) >= self._config.parallel:
             return None
@@ -316,17 +307,17 @@ class Search:
         if ticket is None:  # another parent claimed it first
             return None
         params: dict[str, Any] = {}
-        if not self.queue.update(ticket, lambda: params.update(suggest(ticket.trial, self._config.space))):
+        if not self.queue.update(ticket, lambda: params.update(suggest(ticket, self._config.space))):
             return None
         try:
             return ticket, self._plan.search_run(self.cell, n, params)
         except UserError as error:  # each value is valid, but not their combination
             reason = str(error)
-            if self.queue.update(ticket, lambda: ticket.trial.set_user_attr("reason", reason)):
+            if self.queue.update(ticket, lambda: ticket.set_user_attr("reason", reason)):
                 self.queue.tell(ticket, RunState.FAILED, math.nan)
             return None
 
-    def should_stop(self, ticket: Ticket, step: int, metrics: dict[str, float]) -> bool | None:
+    def should_stop(self, ticket: Trial, step: int, metrics: dict[str, float]) -> bool | None:
         """Return whether to stop a trial after this point of its curve; None when the point is no evaluation.
 
         A trial that resumes repeats points that an earlier attempt sent: it gets the earlier answer.
@@ -337,23 +328,23 @@ class Search:
         self.queue.update(ticket, lambda: stop.append(self._judge(ticket, step, metrics[self.metric])))
         return bool(stop) and stop[-1]  # a trial that was taken over trains to the end: its files are those of the other parent
 
-    def _judge(self, ticket: Ticket, step: int, value: float) -> bool:
-        stored = ticket.trial.storage.get_trial(ticket.trial._trial_id)
+    def _judge(self, ticket: Trial, step: int, value: float) -> bool:
+        stored = ticket.storage.get_trial(ticket._trial_id)
         if step not in stored.intermediate_values:
-            ticket.trial.report(value, step)
+            ticket.report(value, step)
         elif step != stored.last_step:
             return False  # an earlier attempt continued past this step, so it was not stopped here
         elif stored.user_attrs.get(STOP) == step:
             return True
-        stop = bool(ticket.trial.should_prune())
+        stop = bool(ticket.should_prune())
         if stop:
-            ticket.trial.set_user_attr(STOP, step)  # successive halving answers once only
+            ticket.set_user_attr(STOP, step)  # successive halving answers once only
         return stop
 
     @property
     def ended(self) -> set[str]:
         """The keys of the trials that have an outcome."""
-        failed = {t.user_attrs["key"] for t in self.queue.trials("FAIL") if t.user_attrs.get("state") in WITHOUT_RESULT}
+        failed = {key_of(t) for t in self.queue.trials("FAIL") if t.user_attrs.get("state") in WITHOUT_RESULT}
         return (self.queue.keys("COMPLETE", "PRUNED") | failed) - self.queue.keys("WAITING", "RUNNING")
 
     @property
@@ -363,7 +354,7 @@ class Search:
 
     def best_params(self) -> dict[str, Any]:
         """Return the parameters of the best completed trial within the budget; empty when none was completed."""
-        completed = [t for t in self.queue.trials("COMPLETE") if t.user_attrs["key"] in self.keys]
+        completed = [t for t in self.queue.trials("COMPLETE") if key_of(t) in self.keys]
         choose = min if self._direction == "min" else max  # both return the oldest of equal trials
         best = choose(completed, key=lambda trial: trial.values[0], default=None)
         return values(best.params, self._config.space) if best else {}
