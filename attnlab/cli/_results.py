@@ -88,11 +88,9 @@ def _print_table(info: StudyInfo, compared: Compared) -> None:
         print_text(f"note: {note}")
 
 
-def print_verdict(compared: Compared, analyzed: Sequence[Analyzed] | None = None) -> None:
+def print_verdict(texts: Sequence[str]) -> None:
     """Print the conclusion of a study, one line for each task and one for all of them."""
-    from attnlab.report.conclusion import conclusions
-
-    for text in conclusions(compared, analyzed):
+    for text in texts:
         print_text(f"verdict: {text}")
 
 

@@ -202,13 +202,14 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         print_new_files(plan)
     print_omissions(plan)
     print_failures(result)
-    print_verdict(compared, analyzed)
+    print_verdict(texts := conclusions(compared, analyzed))
     if arguments.no_report:
-        publish(name, compared, conclusions(compared, analyzed))
+        publish(name, compared, texts)
     else:
-        from attnlab.report.write import write_report
+        from attnlab.report.write import REPORTS, write_judged
 
-        print(f"report: {relative(write_report(name) / 'index.html')}")
+        write_judged(REPORTS / name, info, runs, compared)
+        print(f"report: {relative(REPORTS / name / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     return 0 if result.ok else 1
 

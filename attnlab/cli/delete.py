@@ -12,7 +12,8 @@ from attnlab.cli._printing import print_text, relative
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from attnlab.study.withdrawal import SelectedRun
+    from attnlab.study.withdrawal import Withdrawal
+    from attnlab.tracking.record import RunRecord
 
 HELP = "delete runs: their records, folders and places in the queue"
 DESCRIPTION = (
@@ -35,7 +36,7 @@ def main(arguments: Namespace) -> int:
     with withdraw(arguments.study, arguments.targets) as withdrawal:
         runs = count(len(withdrawal.runs), "run")
         for run in withdrawal.runs:
-            print_text(f"{run}: {_describe_files(run)}")
+            print_text(f"{withdrawal.describe(run)}: {_describe_files(withdrawal, run)}")
         if not arguments.yes:
             _confirm(runs)
         withdrawal.delete()
@@ -43,10 +44,11 @@ def main(arguments: Namespace) -> int:
     return 0
 
 
-def _describe_files(run: SelectedRun) -> str:
-    if run.shared_with:
-        return f"its record; its folder stays, because the same run belongs to {', '.join(run.shared_with)}"
-    return f"its record and {relative(run.folder)}" if run.folder.exists() else "its record; it has no folder here"
+def _describe_files(withdrawal: Withdrawal, run: RunRecord) -> str:
+    if shared := withdrawal.shared_with(run):
+        return f"its record; its folder stays, because the same run belongs to {', '.join(shared)}"
+    folder = withdrawal.folder(run)
+    return f"its record and {relative(folder)}" if folder.exists() else "its record; it has no folder here"
 
 
 def _confirm(runs: str) -> None:

@@ -28,9 +28,9 @@ def main(arguments: Namespace) -> int:
         folders = withdrawal.redo()
         for run in withdrawal.runs:
             place = f"its files are in {relative(folders[run.name])}"
-            if run.shared_with:
-                place += f" until then, because the same run belongs to {', '.join(run.shared_with)}"
-            print_text(f"{run}: no longer counts; its record is kept, {place}")
+            if shared := withdrawal.shared_with(run):
+                place += f" until then, because the same run belongs to {', '.join(shared)}"
+            print_text(f"{withdrawal.describe(run)}: no longer counts; its record is kept, {place}")
         count, command = len(withdrawal.runs), withdrawal.runs[-1].command
     again = f": {command}" if command.startswith("attnlab ") else ""
     print(f"Rerun the study to train {'it' if count == 1 else f'the {count} runs'} again{again}")

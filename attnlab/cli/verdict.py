@@ -20,11 +20,11 @@ def add_arguments(parser: Parser) -> None:
 def main(arguments: Namespace) -> int:
     from attnlab.cli._printing import print_text
     from attnlab.cli._results import print_verdict
-    from attnlab.report.conclusion import describe_choice
+    from attnlab.report.conclusion import conclusions, describe_choice
     from attnlab.report.result import load_compared
 
     compared = load_compared(arguments.study)
-    print_verdict(compared)
+    print_verdict(conclusions(compared))
     for line in describe_choice(compared):
         print_text(f"note: {line}")
     return 0

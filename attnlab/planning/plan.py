@@ -75,7 +75,8 @@ def plan(
     costed = [replace(c, data_notes=on_data.get(c.name, ()), data_sizes=sizes.get(c.name, "")) for c in costed]
     rest = [planned_cell(cell, resolution) for cell, resolution in resolved if cell.name not in names | doubles.keys()]
     goal = (first.metric, first.direction)
-    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, estimand=estimand, further=further)
+    options = {"estimand": estimand, "further": further, "order": tuple(cell.name for cell in cells)}
+    planned = Plan(study, costed, skipped, [], *goal, doubles, rest, **options)
     if axis := task_axis(study):
         planned = replace(planned, task_axis=axis, tasks=questions)
     if study.search is not None:
@@ -91,7 +92,8 @@ def _plan_commands(study: StudyConfig, *, only: Mapping[str, Any]) -> Plan:
     kept, rest = ([cell for cell in cells if (cell.name in wanted) is chosen] for chosen in (True, False))
     metric, direction = metric_of(study)
     estimand = resolve_estimand(study, [], metric=metric)
-    planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand)
+    order = tuple(cell.name for cell in configs)
+    planned = Plan(study, kept, skipped, [], metric, direction, unselected=rest, estimand=estimand, order=order)
     return replace(planned, notes=notes_of(Draft(planned, configs)))
 
 

@@ -92,6 +92,7 @@ class Plan:
         task_axis: the axis that sets the task, if the study has several; else "".
         tasks: label of its values -> what the study compares on this task; empty in a study of one task.
         further: the further questions of the study, about the same cells.
+        order: the names of all cells of the grid.
     """
 
     study: StudyConfig
@@ -107,6 +108,7 @@ class Plan:
     task_axis: str = ""
     tasks: dict[str, TaskQuestion] = field(default_factory=dict)
     further: list[TaskQuestion] = field(default_factory=list)
+    order: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return one line for the study and one for each cell, for display in a notebook."""

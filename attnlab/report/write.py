@@ -26,6 +26,7 @@ from attnlab.report.render import render
 from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.stored import read_object, rounded, save
 from attnlab.stats.cells import CellSummary, split_tasks
+from attnlab.stats.compared import Compared
 from attnlab.stats.items import split_uncertainty
 from attnlab.study.comparison import StudyInfo, compare_info, load_judged
 from attnlab.tracking.runs import study_name
@@ -188,16 +189,22 @@ def write_report(
 
 def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
     """Write the report of one study, and return its page, or one for each of its tasks."""
+    info, runs = load_judged(study, root)
+    info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
+    return write_judged(folder, info, runs, compare_info(info, runs), root)
+
+
+def write_judged(
+    folder: Path, info: StudyInfo, runs: pandas.DataFrame, compared: Compared, root: str | Path | None = None
+) -> list[Page]:
+    """Write the report of a study that `load_judged` has read, and return its page, or one for each of its tasks."""
     from attnlab.tracking.artifacts import load_attention_maps, load_items
     from attnlab.tracking.client import snapshot
     from attnlab.tracking.runs import load_curves
 
+    study = info.spec.study
     with snapshot():
-        info, runs = load_judged(study, root)
-        info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
-        curves, maps = load_curves(study, root), load_attention_maps(study, root)
-        compared = compare_info(info, runs)
-        items = load_items(study, root)
+        curves, maps, items = (load(study, root) for load in (load_curves, load_attention_maps, load_items))
     pages = _write_study(folder, info, cells=compared.cells, runs=runs, curves=curves, maps=maps, items=items)
     publish(study, compared, [page.summary.text for page in pages], root)
     return pages

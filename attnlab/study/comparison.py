@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from attnlab.config.factors import factorial_design
-from attnlab.config.grid import expand
 from attnlab.errors import UserError, one_line
 from attnlab.stats.cells import ComparisonSpec, Goal
 from attnlab.stats.compare import summarize_cells
@@ -41,12 +40,11 @@ SPEC = TypeAdapter(ComparisonSpec)
 def comparison_of(plan: Plan) -> ComparisonSpec:
     """Return the comparison that a study makes."""
     study = plan.study
-    cells, skipped = expand(study)
     tasks = {label: Goal(asked.metric, asked.direction, asked.margin) for label, asked in plan.tasks.items()}
     margins = [asked.margin for asked in study.questions]
     return ComparisonSpec(
         study.study,
-        tuple(next((cell.axes for cell in cells), {})),
+        tuple(next((cell.axes for cell in (*plan.cells, *plan.unselected)), {})),
         plan.metric,
         plan.direction,
         margin=plan.margin if not isinstance(plan.margin, dict) else None,
@@ -60,8 +58,8 @@ def comparison_of(plan: Plan) -> ComparisonSpec:
         factorial=factorial_design(study),
         task_axis=plan.task_axis,
         tasks=tasks,
-        order=tuple(cell.name for cell in cells),
-        skipped=tuple((cell.name, cell.because) for cell in skipped),
+        order=plan.order,
+        skipped=tuple((cell.name, cell.because) for cell in plan.skipped),
         search=study.search,
         analyses=tuple(study.analyses),
         question=study.question or "",

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,47 +24,36 @@ if TYPE_CHECKING:
 __all__ = ["Withdrawal", "withdraw"]
 
 
-@dataclass(frozen=True)
-class SelectedRun:
-    """A run that a command is about to withdraw.
+class Withdrawal:
+    """The selected runs of a study, while no process runs the study; see ``withdraw``.
 
     Attributes:
-        folder: of its checkpoints, result and model.
-        shared_with: other studies that have the same run, and so use the same folder.
-        command: the command line that trained it.
-        started_from: the name of the withdrawn run that it started from; "" if the user named it.
+        runs: the records of the selected runs, and then of those that started from them.
     """
 
-    record: RunRecord
-    folder: Path
-    shared_with: tuple[str, ...]
-    started_from: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.record.name
-
-    @property
-    def command(self) -> str:
-        return self.record.command
-
-    def __str__(self) -> str:
-        start = f", started from {self.started_from}" if self.started_from else ""
-        return f"{self.name} ({self.record.run_id[:8]}, {self.record.state}{start})"
-
-
-class Withdrawal:
-    """The selected runs of a study, while no process runs the study; see ``withdraw``."""
-
-    def __init__(self, client: MlflowClient, root: Path, runs: list[SelectedRun]) -> None:
+    def __init__(self, client: MlflowClient, root: Path, runs: list[RunRecord]) -> None:
         self._client, self._root, self.runs = client, root, runs
+
+    def folder(self, run: RunRecord) -> Path:
+        """Return the folder of a run's checkpoints, result and model."""
+        return self._root / run.folder if run.redone else run_folder(self._root, run.key)
+
+    def shared_with(self, run: RunRecord) -> list[str]:
+        """Return the other studies that have the same run, and so use the same folder."""
+        return studies_sharing(self._client, run)
+
+    def describe(self, run: RunRecord) -> str:
+        """Return the name, the ID and the state of a run, and the selected run that it started from, if it did."""
+        starts = [f", started from {other.name}" for other in self.runs if other.key == run.starts_from]
+        return f"{run.name} ({run.run_id[:8]}, {run.state}{''.join(starts)})"
 
     def delete(self) -> None:
         """Delete the records in MLflow, and the folders that no other study uses."""
         for run in self.runs:
-            delete_record(self._client, run.record)  # first: a folder without a record is emptied by the next call
-            if not run.shared_with:
-                shutil.rmtree(run.folder, ignore_errors=True)
+            shared = self.shared_with(run)
+            delete_record(self._client, run)  # first: a folder without a record is emptied by the next call
+            if not shared:
+                shutil.rmtree(self.folder(run), ignore_errors=True)
 
     def redo(self) -> dict[str, Path]:
         """Keep the records, but let them no longer count; return name -> folder that keeps the run's files.
@@ -76,16 +64,16 @@ class Withdrawal:
             UserError: a record was withdrawn before, or belongs to a refused cell.
         """
         for run in self.runs:
-            if run.record.redone or run.record.state == RunState.REFUSED:
-                problem = "was withdrawn before" if run.record.redone else "is refused by the plan"
-                raise UserError(f"expected a run to train again, but it {problem}", str(run))
+            if run.redone or run.state == RunState.REFUSED:
+                problem = "was withdrawn before" if run.redone else "is refused by the plan"
+                raise UserError(f"expected a run to train again, but it {problem}", self.describe(run))
         folders = {}
         for run in self.runs:
-            kept = run.folder.with_name(f"{run.folder.name}.{run.record.run_id[:8]}")
-            kept = run.folder if run.shared_with else kept
-            withdraw_record(self._client, run.record, folder=str(kept.relative_to(self._root)))
-            if kept != run.folder and run.folder.exists():
-                run.folder.rename(kept)
+            folder = self.folder(run)
+            kept = folder if self.shared_with(run) else folder.with_name(f"{folder.name}.{run.run_id[:8]}")
+            withdraw_record(self._client, run, folder=str(kept.relative_to(self._root)))
+            if kept != folder and folder.exists():
+                folder.rename(kept)
             folders[run.name] = kept
         return folders
 
@@ -110,25 +98,15 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
     with study_lock(folder, study), ExitStack() as locks:
         if os.environ.get("MLFLOW_TRACKING_URI"):  # several parents may share the study: they hold no lock
             _require_idle(client, experiment.experiment_id)
-        runs = []
         selected = select_records(client, experiment.experiment_id, targets)
-        names = {record.key: record.name for record in selected}
-        records = search_runs(client, experiment.experiment_id)
-        active = {record.key: record for record in records if not record.redone}
-        dependants = {key: record for key, record in outdated_records(active, names).items() if key not in names}
-        names |= {key: record.name for key, record in dependants.items()}
-        for record in [*selected, *dependants.values()]:
-            started_from = names[record.starts_from] if record in dependants.values() else ""
-            run = SelectedRun(record, _folder_of(record, folder), tuple(studies_sharing(client, record)), started_from)
-            if run.folder.exists():
-                locks.enter_context(file_lock(run.folder / "lock", activity=f"{run.name} is being trained"))
-            runs.append(run)
-        yield Withdrawal(client, folder, runs)
-
-
-def _folder_of(record: RunRecord, root: Path) -> Path:
-    """Return the folder of a record's files."""
-    return root / record.folder if record.redone else run_folder(root, record.key)
+        keys = {record.key for record in selected}
+        active = {record.key: record for record in search_runs(client, experiment.experiment_id) if not record.redone}
+        dependants = [record for key, record in outdated_records(active, keys).items() if key not in keys]
+        withdrawal = Withdrawal(client, folder, [*selected, *dependants])
+        for run in withdrawal.runs:
+            if (place := withdrawal.folder(run)).exists():
+                locks.enter_context(file_lock(place / "lock", activity=f"{run.name} is being trained"))
+        yield withdrawal
 
 
 def _require_idle(client: MlflowClient, experiment_id: str) -> None:

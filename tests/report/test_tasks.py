@@ -11,6 +11,7 @@ from attnlab.cli._results import print_results, print_verdict
 from attnlab.errors import UserError
 from attnlab.extras.rerender import rerender
 from attnlab.planning.plan import Plan, plan
+from attnlab.report.conclusion import conclusions
 from attnlab.report.result import verdicts
 from attnlab.report.write import write_report as report
 from attnlab.stats import paired
@@ -127,7 +128,7 @@ def test_verdicts_are_corrected_over_the_study_and_everyone_shows_the_same(
     capsys.readouterr()
     info, compared = recorded("both", root)
     print_results(info, compared)
-    print_verdict(compared)
+    print_verdict(conclusions(compared))
     printed = capsys.readouterr().out
     assert (
         printed.index("both, text: bits_per_byte") < printed.index("both, reviews: accuracy") < printed.index("verdict: text")
