@@ -1,4 +1,4 @@
-"""Cells of a study, as declared, resolved and planned; the expansion of a grid into cells, with the places of their values.
+"""Cells of a study, from the study file to the plan; the expansion of a grid into cells, with the places of their values.
 
 Levels of axes add components to the variant of a cell: the base's come first, then each axis's in order.
 """
@@ -31,21 +31,67 @@ ONE_OF = {"train.steps": "epochs", "train.epochs": "steps"}
 
 
 @dataclass(frozen=True)
-class CellConfig:
-    """One point of the grid.
+class Cell:
+    """One point of the grid: as the study declares it, then resolved, then with its costs.
 
     Attributes:
-        name: the values of its axes, as in ``no_wo learned``.
-        axes: axis -> short label of its value.
-        settings: of the cell, with seed 0, as the study file writes it (``planning`` resolves it).
+        name: its axis values, as in ``no_wo learned``.
+        axes: axis -> short label.
+        settings: with seed 0, of attnlab's training or of a program. ``planning`` resolves it: without ``auto``, and with files
+            by their absolute path.
         chosen: axis -> index of its value.
+        written: the settings as the study file writes them.
+        key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
+        task: the task of the resolved settings.
+        refusal: the reason why it cannot run, or None.
+        parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
+        hidden_parameters, matrix_parameters, embedding_parameters: matrices of blocks, other matrices, and embeddings
+            (``attnlab.training.optim``).
+        cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
+            also for a model that does not decode, or decodes without a cache.
+        train_flops: of all steps of one run: 3 x forward x tokens.
+        has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are
+            prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
+        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
+            if the task does not estimate its tokens.
+        matched: a description of how its cost was matched to its baseline's, or "".
+        cuda_backend: the backend that it would use on CUDA.
+        data_sizes: the number of items of each split, and how many of them are scored.
+        data_notes: what the task says about its data, for example test data that also occur in ``train``.
+        stage: the stage that its runs start from; None: from scratch.
+        taken: a description of the tensors that they take over from it, or "".
     """
 
     name: str
     axes: dict[str, Label]
     settings: RunConfig | CommandConfig
-    study: StudyConfig
-    chosen: dict[str, int]
+    study: StudyConfig = field(repr=False, compare=False)
+    chosen: dict[str, int] = field(repr=False)
+    written: RunConfig | CommandConfig | None = field(default=None, repr=False)
+    key: str = ""
+    task: Any = field(default=None, repr=False, compare=False)
+    refusal: str | None = None
+    parameters: int | None = None
+    attention_parameters: int | None = None
+    hidden_parameters: int | None = None
+    matrix_parameters: int | None = None
+    embedding_parameters: int | None = None
+    flops_per_token: int | None = None
+    cache_bytes: int | None = None
+    state_bytes: int | None = None
+    train_flops: int | None = None
+    eval_flops: int | None = None
+    has_unknown_lengths: bool = False
+    matched: str = ""
+    cuda_backend: str = ""
+    data_notes: tuple[str, ...] = ()
+    data_sizes: str = ""
+    stage: Cell | None = None
+    taken: str = ""
+
+    def __post_init__(self) -> None:
+        if self.refusal is not None:  # it may quote the user's code
+            object.__setattr__(self, "refusal", one_line(self.refusal))
 
     @property
     def config(self) -> RunConfig:
@@ -59,6 +105,11 @@ class CellConfig:
         assert isinstance(self.settings, CommandConfig)
         return self.settings
 
+    @property
+    def factors(self) -> dict[str, int]:
+        """Of a factorial study, factor -> index of its level: 0 for off, 1 for on."""
+        return {axis: index for axis, index in self.chosen.items() if axis in self.study.factors}
+
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place that sets ``loc``: an item of the grid, an assignment, or a line of the base."""
         return place_of(self.study, self.chosen, loc, key=key)
@@ -71,96 +122,6 @@ class CellConfig:
         axis, index = list(self.chosen.items())[-1]
         values = self.study.grid[axis]
         return self.study.where("grid", axis, index if isinstance(values, list) else list(values)[index])
-
-
-@dataclass(frozen=True)
-class ResolvedCell:
-    """A cell with a fully resolved configuration.
-
-    Attributes:
-        config: without ``auto``, and with files by their absolute path.
-        key: equal for two configurations that differ only in defaults that are written out, or in fields without effect.
-        task: the task of ``config``.
-        refusal: the reason why it cannot run, or None.
-        matched: a description of how its cost was matched to its baseline's, or "".
-        cuda_backend: the backend that it would use on CUDA.
-        stage: the stage that it starts from, with its resolution, or None.
-    """
-
-    config: RunConfig
-    key: str
-    task: Any
-    refusal: str | None
-    matched: str = ""
-    cuda_backend: str = ""
-    stage: tuple[CellConfig, ResolvedCell] | None = None
-
-
-CellPair = tuple[CellConfig, ResolvedCell]  # a cell of the grid and its resolution
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the grid.
-
-    Attributes:
-        name: its axis values, as in ``no_wo learned``.
-        axes: axis -> short label.
-        settings: the resolved configuration, with seed 0: of attnlab's training, or of a program.
-        refusal: the reason why it cannot run, or None.
-        parameters, attention_parameters, flops_per_token: None for a refused cell. Of a program, none of the costs is known.
-        hidden_parameters, matrix_parameters, embedding_parameters: matrices of blocks, other matrices, and embeddings
-            (``attnlab.training.optim``).
-        cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
-            also for a model that does not decode, or decodes without a cache.
-        train_flops: of all steps of one run: 3 x forward x tokens.
-        has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are
-            prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
-        eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
-            if the task does not estimate its tokens.
-        where: the place in the study file of its last axis, for messages.
-        matched: a description of how its cost was matched to its baseline's, or "".
-        cuda_backend: the backend that it would use on CUDA.
-        factors: of a factorial study, factor -> index of its level: 0 for off, 1 for on.
-        data_sizes: the number of items of each split, and how many of them are scored.
-        data_notes: what the task says about its data, for example test data that also occur in ``train``.
-        stage: the stage that its runs start from; None: from scratch.
-        taken: a description of the tensors that they take over from it, or "".
-    """
-
-    name: str
-    axes: dict[str, Label]
-    settings: RunConfig | CommandConfig
-    refusal: str | None = None
-    parameters: int | None = None
-    attention_parameters: int | None = None
-    hidden_parameters: int | None = None
-    matrix_parameters: int | None = None
-    embedding_parameters: int | None = None
-    flops_per_token: int | None = None
-    cache_bytes: int | None = None
-    state_bytes: int | None = None
-    train_flops: int | None = None
-    eval_flops: int | None = None
-    has_unknown_lengths: bool = False
-    where: str = ""
-    matched: str = ""
-    cuda_backend: str = ""
-    data_notes: tuple[str, ...] = ()
-    data_sizes: str = ""
-    factors: dict[str, int] = field(default_factory=dict)
-    stage: Cell | None = None
-    taken: str = ""
-
-    def __post_init__(self) -> None:
-        if self.refusal is not None:  # it may quote the user's code
-            object.__setattr__(self, "refusal", one_line(self.refusal))
-
-    @property
-    def config(self) -> RunConfig:
-        """The configuration of attnlab's training."""
-        assert isinstance(self.settings, RunConfig)
-        return self.settings
 
     @property
     def figures(self) -> dict[str, int] | None:
@@ -200,7 +161,7 @@ class SkippedCell:
     because: str
 
 
-def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
+def expand(study: StudyConfig) -> tuple[list[Cell], list[SkippedCell]]:
     """Return the cells of the grid, the last axis varying fastest, and the points that ``skip`` leaves out.
 
     Raises:
@@ -212,7 +173,7 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
         section, hint = ("factors", ": choose a fractional design") if design else ("grid", "")
         message = f"{section}: expected a product of at most {MAX_CELLS:,} cells, got {size:,}{hint}"
         raise UserError(message, study.where(section, key=True))
-    cells: list[CellConfig] = []
+    cells: list[Cell] = []
     skipped: list[SkippedCell] = []
     skips = [(skip.because, _indices(study, skip.where)) for skip in study.skip]
     written = {axis: labels(values, axis=axis) for axis, values in grid.items()}
@@ -224,12 +185,12 @@ def expand(study: StudyConfig) -> tuple[list[CellConfig], list[SkippedCell]]:
             skipped.append(SkippedCell(cell_name(axes), axes, reasons[0]))
             continue
         if study.command is not None:
-            cells.append(CellConfig(cell_name(axes), axes, command_config(study, chosen), study, chosen))
+            cells.append(Cell(cell_name(axes), axes, command_config(study, chosen), study, chosen))
             continue
         config = _config(study, chosen)
         axes = axes or {"variant": config.variant_label}
         name = design_cell_name(design, point) if design else cell_name(axes)
-        cells.append(CellConfig(name, axes, config, study, chosen))
+        cells.append(Cell(name, axes, config, study, chosen))
     if not cells:
         raise UserError("expected 'skip' to leave a cell of the grid, got none", study.where("skip", key=True))
     return cells, skipped
@@ -396,7 +357,7 @@ def _components(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def selected_names(study: StudyConfig, cells: Sequence[CellConfig], only: Mapping[str, Any]) -> list[str]:
+def selected_names(study: StudyConfig, cells: Sequence[Cell], only: Mapping[str, Any]) -> list[str]:
     """Return the names of the cells that ``only`` selects.
 
     Raises:
@@ -409,7 +370,7 @@ def selected_names(study: StudyConfig, cells: Sequence[CellConfig], only: Mappin
     return names
 
 
-def _is_selected(study: StudyConfig, cell: CellConfig, only: Mapping[str, Any]) -> bool:
+def _is_selected(study: StudyConfig, cell: Cell, only: Mapping[str, Any]) -> bool:
     """Return True when every axis of ``only`` has one of its values in the cell; see ``attnlab.plan``."""
     for word, values in only.items():
         place = f"--only {assignment(word, values)}"

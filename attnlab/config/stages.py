@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnlab.config.axes import STAGES, FieldSetting, paths_of_axis, split_stage
-from attnlab.config.grid import ONE_OF, CellConfig, assigned_base, cell_name, cell_settings, has_position, place_of
+from attnlab.config.grid import ONE_OF, Cell, assigned_base, cell_name, cell_settings, has_position, place_of
 from attnlab.config.run import RunConfig, set_path
 from attnlab.config.study import StudyConfig
 from attnlab.config.validation import validate
@@ -27,27 +27,27 @@ OF_CELLS_ALONE = {"train": ("frozen", "layer_lr_decay", "stop_at"), "evaluate": 
 
 
 @dataclass(frozen=True)
-class StageConfig(CellConfig):
+class StageCell(Cell):
     """A stage as a cell has it. Its ``axes`` are the axes of the grid that concern it.
 
     Attributes:
-        stage: its name in the study.
+        stage_name: its name in the study.
         cell: the cell, or the later stage, that it shares its variant, position scheme and model with.
     """
 
-    stage: str
-    cell: CellConfig
+    stage_name: str = ""
+    cell: Cell = field(kw_only=True, repr=False, compare=False)
 
     def where(self, *loc: str | int, key: bool = False) -> str:
         """Return the place that sets ``loc``: an item of the grid, a line of the stage, of the cell, or of the base."""
         settings: dict[Loc, FieldSetting] = {
-            tuple(setting.path.split(".")): setting for setting in _settings(self.grid_cell, self.stage)
+            tuple(setting.path.split(".")): setting for setting in _settings(self.grid_cell, self.stage_name)
         }
         for length in range(len(loc), 0, -1):
             if setting := settings.get(loc[:length]):
                 return self.study.where(*setting.loc, *loc[length:], key=key)
-        if loc and loc[0] in self.study.stages[self.stage]:
-            return self.study.where(STAGES, self.stage, *loc, key=key)
+        if loc and loc[0] in self.study.stages[self.stage_name]:
+            return self.study.where(STAGES, self.stage_name, *loc, key=key)
         if loc and loc[0] in OF_THE_CELL:
             return self.cell.where(*loc, key=key)
         return place_of(self.study, {}, loc, key=key) if loc and loc[0] in self.study.base else self.place
@@ -55,25 +55,24 @@ class StageConfig(CellConfig):
     @property
     def place(self) -> str:
         """The place of the stage."""
-        return self.study.where(STAGES, self.stage, key=True)
+        return self.study.where(STAGES, self.stage_name, key=True)
 
     @property
     def later_stages(self) -> list[str]:
         """The names of the stages from the one that the cell starts from to this one."""
-        return [*(self.cell.later_stages if isinstance(self.cell, StageConfig) else []), self.stage]
+        return [*(self.cell.later_stages if isinstance(self.cell, StageCell) else []), self.stage_name]
 
     @property
-    def grid_cell(self) -> CellConfig:
+    def grid_cell(self) -> Cell:
         """The cell of the grid at the end of the chain."""
-        return self.cell.grid_cell if isinstance(self.cell, StageConfig) else self.cell
+        return self.cell.grid_cell if isinstance(self.cell, StageCell) else self.cell
 
 
-def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
+def stage_of(cell: Cell) -> StageCell | None:
     """Return the stage that a cell starts from; None when it starts from scratch.
 
     Args:
-        cell: of the grid, or a stage that starts from another one.
-        resolved: its resolved configuration.
+        cell: of the grid, or a stage that starts from another one; resolved.
 
     Raises:
         UserError: no stage has this name, a stage starts from itself, or its configuration is invalid; with its place.
@@ -81,24 +80,25 @@ def stage_of(cell: CellConfig, resolved: RunConfig) -> StageConfig | None:
     if cell.config.init is None:
         return None
     study, name = cell.study, cell.config.init.stage
-    known, later = list(study.stages), cell.later_stages if isinstance(cell, StageConfig) else []
+    known, later = list(study.stages), cell.later_stages if isinstance(cell, StageCell) else []
     if name not in known:
         expectation = f"expected one of {', '.join(known)}" if known else "the study has no 'stages'"
         raise UserError(f"init: no stage {name!r}{nearest(name, known)}: {expectation}", cell.where("init"))
     if name in later:
         circle = " from ".join([*later[later.index(name) :], name])
         raise UserError(f"init: expected a stage that does not start from itself, got {circle}", cell.where("init"))
-    stage = StageConfig(name, {}, cell.config, study, {}, name, cell)
+    stage = StageCell(name, {}, cell.config, study, {}, stage_name=name, cell=cell)
     grid_cell, upstream = stage.grid_cell, _upstream(stage.grid_cell, name)
     chosen = {axis: index for axis, index in grid_cell.chosen.items() if _concerns(study, axis, upstream, later)}
     axes = {axis: grid_cell.axes[axis] for axis in chosen}
     full_name = f"{name}: {cell_name(axes)}" if axes else name
-    return replace(stage, name=full_name, axes=axes, chosen=chosen, settings=_config(stage, resolved))
+    return replace(stage, name=full_name, axes=axes, chosen=chosen, settings=_config(stage))
 
 
-def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
+def _config(stage: StageCell) -> RunConfig:
     """Return the configuration of a stage: the base, then fields of the cell, then the stage's fields."""
-    own, written = _own_fields(stage.grid_cell, stage.stage), stage.cell.config
+    own, resolved, written = _own_fields(stage.grid_cell, stage.stage_name), stage.cell.config, stage.cell.written
+    assert isinstance(written, RunConfig)
     fields = {key: value for key, value in assigned_base(stage.study).items() if key in ("task", "train", "evaluate")}
     # 1. A matched model belongs to its variant: a stage with another variant has the model as the study writes it.
     model_of = written if "variant" in own else resolved
@@ -120,13 +120,13 @@ def _config(stage: StageConfig, resolved: RunConfig) -> RunConfig:
     return validate(RunConfig, fields, where=lambda loc, /, *, key=False: stage.where(*loc, key=key))
 
 
-def _settings(cell: CellConfig, stage: str) -> list[FieldSetting]:
+def _settings(cell: Cell, stage: str) -> list[FieldSetting]:
     """Return the fields of a stage that the axes of a cell set, with their paths in the stage."""
     settings = [(setting, *split_stage(setting.path)) for setting in cell_settings(cell.study, cell.chosen)]
     return [replace(setting, path=path) for setting, name, path in settings if name == stage]
 
 
-def _own_fields(cell: CellConfig, stage: str) -> dict[str, Any]:
+def _own_fields(cell: Cell, stage: str) -> dict[str, Any]:
     """Return the fields that a stage sets itself, with those that the axes of the cell set in it."""
     fields = copy.deepcopy(cell.study.stages[stage])
     for path, other in ONE_OF.items():
@@ -138,7 +138,7 @@ def _own_fields(cell: CellConfig, stage: str) -> dict[str, Any]:
     return fields
 
 
-def _upstream(cell: CellConfig, stage: str) -> list[str]:
+def _upstream(cell: Cell, stage: str) -> list[str]:
     """Return a stage and those that it starts from, directly and indirectly."""
     names: list[str] = []
     while stage in cell.study.stages and stage not in names:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from attnlab._util import git
 from attnlab._util.code_digest import normalized
 from attnlab._util.files import real_path, sha256, why_no_file
 from attnlab.config.command import CommandConfig
-from attnlab.config.grid import Cell, CellConfig
+from attnlab.config.grid import Cell
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError
 
@@ -138,7 +139,7 @@ def _is_study(study: StudyConfig, path: Path) -> bool:
     return path.suffix in (".yaml", ".yml") and all(key.search(path.read_bytes()) for key in (STUDY, CELLS))
 
 
-def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Cell]:
+def resolve_commands(study: StudyConfig, cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells of a plan, each with the digests of its files.
 
     Raises:
@@ -152,7 +153,7 @@ def resolve_commands(study: StudyConfig, cells: Sequence[CellConfig]) -> list[Ce
     _check_named(study, uncounted_files(study, commands, listing))
     codes = {name: code for name, (_, code) in listing.items()}
     update = {"files": _recorded(codes, first=_all_named(study, commands)), "listing": listing}
-    return [Cell(cell.name, cell.axes, cell.command.model_copy(update=update), where=cell.place) for cell in cells]
+    return [replace(cell, settings=cell.command.model_copy(update=update)) for cell in cells]
 
 
 def _recorded(listing: Mapping[str, str], *, first: Iterable[str]) -> dict[str, str]:

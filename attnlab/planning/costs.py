@@ -15,7 +15,7 @@ import torch
 
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab._util.raise_site import describe_error
-from attnlab.config.grid import Cell, CellConfig, CellPair, ResolvedCell
+from attnlab.config.grid import Cell
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.models.base import model_class
@@ -160,12 +160,12 @@ def evaluation_sample(config: RunConfig, task: Any) -> int | None:
     return sample
 
 
-def data_sizes(cells: Sequence[CellPair]) -> dict[str, str]:
+def data_sizes(cells: Sequence[Cell]) -> dict[str, str]:
     """Return the number of items of each split as text, by the name of the cell; nothing of tasks that do not know it."""
     sizes: dict[str, str] = {}
-    for cell, resolution in cells:
+    for cell in cells:
         with suppress(Exception):  # any exception: the task may be the user's own, and later steps report its errors
-            task, evaluate = resolution.task, resolution.config.evaluate
+            task, evaluate = cell.task, cell.config.evaluate
             limits = {"valid": evaluate.valid_limit, "test": evaluate.test_limit if evaluate.test else 0}
             noun = getattr(task, "text_unit", "row")
             counts = {split: size for split in SPLITS if (size := task.split_size(split)) is not None}
@@ -180,94 +180,75 @@ def _size_text(split: str, size: int, limit: int | None, noun: str) -> str:
     return f"{split} {size:,} {noun}s{scored}"
 
 
-def data_notes(cells: Sequence[CellPair]) -> dict[str, tuple[str, ...]]:
+def data_notes(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     """Return the notes of each cell's task on its data, by the name of the cell.
 
     Raises:
         UserError: the method ``data_notes`` of a user's task failed.
     """
     notes: dict[tuple[str | None, str], tuple[str, ...]] = {}  # of several cells: by their data and the options of their task
-    keys = {cell.name: (resolution.config.data, resolution.config.task.model_dump_json()) for cell, resolution in cells}
-    for cell, resolution in cells:
-        if resolution.refusal is None and (key := keys[cell.name]) not in notes:
+    keys = {cell.name: (cell.config.data, cell.config.task.model_dump_json()) for cell in cells}
+    for cell in cells:
+        if cell.refusal is None and (key := keys[cell.name]) not in notes:
             try:
-                notes[key] = tuple(resolution.task.data_notes())
+                notes[key] = tuple(cell.task.data_notes())
             except UserError as error:
                 raise UserError(error.message, error.where or cell.where("task")) from error
             except Exception as error:  # any exception: the task may be the user's own
-                message = f"task {resolution.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
+                message = f"task {cell.config.task.label}: data_notes() failed: {type(error).__name__}: {error}"
                 raise UserError(message, cell.where("task")) from error
-    return {cell.name: notes[keys[cell.name]] for cell, resolution in cells if resolution.refusal is None}
+    return {cell.name: notes[keys[cell.name]] for cell in cells if cell.refusal is None}
 
 
-def planned_cell(cell: CellConfig, resolved: ResolvedCell) -> Cell:
-    """Return the cell of a plan without its costs."""
-    return Cell(
-        cell.name,
-        cell.axes,
-        resolved.config,
-        resolved.refusal,
-        where=cell.place,
-        matched=resolved.matched,
-        cuda_backend=resolved.cuda_backend,
-        factors={axis: index for axis, index in cell.chosen.items() if axis in cell.study.factors},
-        stage=planned_cell(*resolved.stage) if resolved.stage else None,
-    )
-
-
-def with_costs(cell: CellConfig, resolved: ResolvedCell, traces: Traces) -> Cell:
+def with_costs(cell: Cell, traces: Traces) -> Cell:
     """Return the cell of a plan with its costs; it is refused if its model cannot be built.
 
     Raises:
         UserError: an error of its task.
     """
-    result = planned_cell(cell, resolved)
-    if resolved.refusal is not None:
-        return result
-    if resolved.stage is not None:
-        result = _from_stage(result, resolved, with_costs(*resolved.stage, traces))
-        if result.refusal is not None:
-            return result
+    if cell.stage is not None and cell.refusal is None:
+        cell = _from_stage(cell, with_costs(cell.stage, traces))
+    if cell.refusal is not None:
+        return cell
     from attnlab.training.train import total_steps
 
     try:
-        figures = traces.figures(resolved.config, resolved.task)
+        figures = traces.figures(cell.config, cell.task)
     except BuildError as error:
-        return replace(result, refusal=error.message)
+        return replace(cell, refusal=error.message)
     try:
-        steps = total_steps(resolved.config.train, resolved.task)
+        steps = total_steps(cell.config.train, cell.task)
     except UserError as error:
         raise UserError(error.message, error.where or cell.where("task")) from error
     except Exception as error:  # a user's task may raise anything
-        message = f"task {resolved.config.task.label}: {describe_error(error, type(resolved.task))}"
+        message = f"task {cell.config.task.label}: {describe_error(error, type(cell.task))}"
         raise UserError(message, cell.where("task")) from error
-    rows, flops = steps * resolved.config.train.batch_size, figures["flops_per_token"]
-    train_flops = 3 * flops * _tokens(cell, resolved, "train", rows, traces)
+    rows, flops = steps * cell.config.train.batch_size, figures["flops_per_token"]
+    train_flops = 3 * flops * _tokens(cell, "train", rows, traces)
     try:
-        eval_flops = _eval_flops(cell, resolved, flops, traces)
+        eval_flops = _eval_flops(cell, flops, traces)
     except BuildError as error:
-        return replace(result, refusal=error.message)
+        return replace(cell, refusal=error.message)
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
     costs = {name: figures[name] for name in shown}
-    unknown = traces.mean_length(resolved.config, resolved.task, "train") is None
-    return replace(result, **costs, train_flops=train_flops, eval_flops=eval_flops, has_unknown_lengths=unknown)
+    unknown = traces.mean_length(cell.config, cell.task, "train") is None
+    return replace(cell, **costs, train_flops=train_flops, eval_flops=eval_flops, has_unknown_lengths=unknown)
 
 
-def _tokens(cell: CellConfig, resolved: ResolvedCell, split: str, rows: int, traces: Traces) -> int:
+def _tokens(cell: Cell, split: str, rows: int, traces: Traces) -> int:
     """Return the tokens of so many rows of a split; an encoder-decoder counts its source and its target."""
-    model, task = model_class(resolved.config, resolved.task), resolved.task
+    model, task = model_class(cell.config, cell.task), cell.task
     full = rows * model.example_batch(task, 1, device=torch.device("cpu")).tokens
-    mean = _mean_length(cell, resolved, split, traces)
+    mean = _mean_length(cell, split, traces)
     return full if mean == task.length else round(full * mean / task.length)
 
 
-def _from_stage(cell: Cell, resolved: ResolvedCell, stage: Cell) -> Cell:
+def _from_stage(cell: Cell, stage: Cell) -> Cell:
     """Return a cell with the stage that it starts from; it is refused if the stage is, or if their models share no matrix."""
-    assert resolved.stage is not None
     if stage.refusal is not None:
         return replace(cell, stage=stage, refusal=f"its stage {stage.name!r} is refused: {stage.refusal}")
     try:
-        matching = match_models(stage.config, resolved.stage[1].task, cell.config, resolved.task)
+        matching = match_models(stage.config, stage.task, cell.config, cell.task)
     except BuildError as error:
         return replace(cell, stage=stage, refusal=error.message)
     if matching.is_empty:
@@ -292,18 +273,18 @@ def match_models(stage: RunConfig, stage_task: Any, config: RunConfig, task: Any
     return match_shapes(*shapes)
 
 
-def _mean_length(cell: CellConfig, resolved: ResolvedCell, split: str, traces: Traces) -> float:
+def _mean_length(cell: Cell, split: str, traces: Traces) -> float:
     """Return the mean tokens of a row of a split on one side, its full length if the task does not know it yet."""
     try:
-        mean = traces.mean_length(resolved.config, resolved.task, split)
+        mean = traces.mean_length(cell.config, cell.task, split)
     except UserError as error:
         raise UserError(error.message, error.where or cell.where("task")) from error
-    return resolved.task.length if mean is None else min(mean, resolved.task.length)
+    return cell.task.length if mean is None else min(mean, cell.task.length)
 
 
-def _eval_flops(cell: CellConfig, resolved: ResolvedCell, flops_per_token: int, traces: Traces) -> int | None:
+def _eval_flops(cell: Cell, flops_per_token: int, traces: Traces) -> int | None:
     """Return the FLOPs of all evaluations of a run, decoding included; None when the task does not estimate their tokens."""
-    config, times = resolved.config.evaluate, evaluation_schedule(resolved.config, resolved.task).early + 1
+    config, times = cell.config.evaluate, evaluation_schedule(cell.config, cell.task).early + 1
     reads = [("valid", config.valid_limit, times)]
     if config.sample_limit is not None:  # after the last step, the sample is read and then the whole
         reads = [("valid", config.sample_limit, times), ("valid", config.valid_limit, 1)]
@@ -311,26 +292,26 @@ def _eval_flops(cell: CellConfig, resolved: ResolvedCell, flops_per_token: int, 
         reads.append(("test", config.test_limit, 1))
     total = 0
     for split, limit, count in reads:
-        tokens = resolved.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)
+        tokens = cell.task.eval_tokens(split, limit=limit, protocol=config.protocol, stride=config.stride)
         if tokens is None:
             return None
-        rows = tokens // resolved.task.length
-        scored = flops_per_token * _tokens(cell, resolved, split, rows, traces)
-        total += count * (scored + rows * _decoding_flops(cell, resolved, split, traces))
+        rows = tokens // cell.task.length
+        scored = flops_per_token * _tokens(cell, split, rows, traces)
+        total += count * (scored + rows * _decoding_flops(cell, split, traces))
     return total
 
 
-def _decoding_flops(cell: CellConfig, resolved: ResolvedCell, split: str, traces: Traces) -> int:
+def _decoding_flops(cell: Cell, split: str, traces: Traces) -> int:
     """Return the FLOPs with which an evaluation decodes one row; 0 for a task that generates nothing.
 
     Translations are taken to be as long as their references.
     """
-    task = resolved.task
+    task = cell.task
     if task.kind != "encoder_decoder" or type(task).generated_scores is Task.generated_scores:
         return 0
     options = task.decoding_options()
-    tokens = max(1, min(round(_mean_length(cell, resolved, split, traces)), int(options.get("max_length", task.length))))
-    return traces.decoding_flops(resolved.config, task, tokens=tokens, beam=int(options.get("beam", 1)))
+    tokens = max(1, min(round(_mean_length(cell, split, traces)), int(options.get("max_length", task.length))))
+    return traces.decoding_flops(cell.config, task, tokens=tokens, beam=int(options.get("beam", 1)))
 
 
 def cuda_peaks(cells: Sequence[Cell], *, progress: Progress = no_progress) -> dict[str, float | str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell
 from attnlab.config.run import PARTS, EvaluateConfig, ModelConfig, PartConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import ComposedVariant, LayersConfig, Named
@@ -72,18 +72,14 @@ def without_ineffective_fields(config: RunConfig, task: Any) -> RunConfig:
     return config.model_copy(update=updated)
 
 
-def dead_axes(study: StudyConfig, cells: Sequence[CellConfig], keys: Mapping[str, str]) -> list[str]:
-    """Return the axes of the grid of which no two values make a difference, for any values of the other axes.
-
-    Args:
-        keys: cell name -> a text that is equal for equal configurations.
-    """
+def dead_axes(study: StudyConfig, cells: Sequence[Cell]) -> list[str]:
+    """Return the axes of the grid of which no two values make a difference, for any values of the other axes."""
     dead: list[str] = []
     for axis in study.grid:
         groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
         for cell in cells:
             others = tuple((other, index) for other, index in cell.chosen.items() if other != axis)
-            groups.setdefault(others, []).append(keys[cell.name])
+            groups.setdefault(others, []).append(cell.key)
         if any(len(group) > 1 for group in groups.values()) and all(len(set(group)) == 1 for group in groups.values()):
             dead.append(axis)
     return dead

@@ -9,7 +9,7 @@ from attnlab.components.base import exclusive_pair
 from attnlab.config.comparability import describe_changes, task_length, test_identity
 from attnlab.config.design import LETTERS, Estimable, FactorialDesign, Point, Term, design_aliases
 from attnlab.config.factors import design_cell_name, factorial_design, roman
-from attnlab.config.grid import Cell, CellPair
+from attnlab.config.grid import Cell
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH
 from attnlab.errors import UserError
@@ -18,14 +18,14 @@ from attnlab.models.parts import component_classes
 MAX_NAMED = 6  # effects named in one sentence
 
 
-def check_factors(cells: Sequence[CellPair]) -> None:
+def check_factors(cells: Sequence[Cell]) -> None:
     """Check that all factors of a design can be on together.
 
     Raises:
         UserError: two components that exclude each other, with the place of the second one.
     """
-    for cell, resolution in cells:
-        variant = resolution.config.variant
+    for cell in cells:
+        variant = cell.config.variant
         components = component_classes(variant) if variant else []  # no factor adds components to model.layers
         pair = exclusive_pair(components)
         if pair is not None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell
 from attnlab.config.run import RunConfig
 from attnlab.config.types import LAYERS, LayerConfig, LayersConfig, Named, NamedVariant
 from attnlab.config.yaml import Loc
 from attnlab.errors import UserError
 from attnlab.registry import POSITIONS
 
-ResolveVariant = Callable[[CellConfig, LayerConfig, Loc], tuple[LayerConfig, Any]]  # -> the variant and its class
-ResolvePosition = Callable[[CellConfig, Named, Any, Loc], Named]  # of the class of a variant -> the position scheme
+ResolveVariant = Callable[[Cell, LayerConfig, Loc], tuple[LayerConfig, Any]]  # -> the variant and its class
+ResolvePosition = Callable[[Cell, Named, Any, Loc], Named]  # of the class of a variant -> the position scheme
 
 
-def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_position: ResolvePosition) -> RunConfig:
+def resolve_layers(cell: Cell, resolve_variant: ResolveVariant, resolve_position: ResolvePosition) -> RunConfig:
     """Return the configuration of a cell with every entry of ``model.layers`` resolved.
 
     An entry without a position scheme has the cell's. If the cell has none either, it has the scheme that another entry
@@ -49,7 +49,7 @@ def resolve_layers(cell: CellConfig, resolve_variant: ResolveVariant, resolve_po
 
 
 def _resolve_entries(
-    cell: CellConfig, layers: LayersConfig, resolve_variant: ResolveVariant, resolve_position: ResolvePosition
+    cell: Cell, layers: LayersConfig, resolve_variant: ResolveVariant, resolve_position: ResolvePosition
 ) -> Iterator[tuple[LayerConfig, Named, bool]]:
     """Yield each entry with its position scheme, and True where that is the default of its variant."""
     inherited = cell.config.position

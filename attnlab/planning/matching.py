@@ -15,7 +15,7 @@ from typing import Any
 from attnlab._util.progress import Progress, no_progress, track
 from attnlab.config.axes import level_settings, paths_of_axis
 from attnlab.config.checks import check_path
-from attnlab.config.grid import CellConfig, CellPair, ResolvedCell
+from attnlab.config.grid import Cell
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import Match, text
@@ -31,9 +31,7 @@ MATCHABLE = ("model.ff_mult", "model.dim", "model.depth", "model.heads", "model.
 MAX_STEPS = 2**16  # of the field that is adjusted
 
 
-def match_costs(
-    study: StudyConfig, cells: list[CellPair], resolver: Resolver, *, progress: Progress = no_progress
-) -> list[CellPair]:
+def match_costs(study: StudyConfig, cells: list[Cell], resolver: Resolver, *, progress: Progress = no_progress) -> list[Cell]:
     """Return the cells with every ``match`` resolved; a cell that cannot be matched is refused with the reason.
 
     Raises:
@@ -43,11 +41,8 @@ def match_costs(
         if path.startswith(("model.", "variant.", "position.")) and not path.endswith("dropout"):
             message = f"search.space: expected no {path!r}, which may change the sizes in which cells are matched"
             raise UserError(message, study.where("search", "space", path, key=True))
-    matched: list[CellPair] = []
-    for cell, resolution in track(cells, "matching costs", progress):
-        match = resolution.config.match
-        matched.append((cell, _Matching(study, cell, resolution, match, cells, resolver)() if match else resolution))
-    return matched
+    tracked = track(cells, "matching costs", progress)
+    return [_Matching(study, cell, cell.config.match, cells, resolver)() if cell.config.match else cell for cell in tracked]
 
 
 @dataclass(frozen=True)
@@ -55,28 +50,27 @@ class _Matching:
     """The matching of one cell."""
 
     study: StudyConfig
-    cell: CellConfig
-    resolved: ResolvedCell
+    cell: Cell
     match: Match
-    cells: list[CellPair]
+    cells: list[Cell]
     resolver: Resolver
 
-    def __call__(self) -> ResolvedCell:
-        bare = self.resolved.config.without_match()
-        unmatched = replace(self.resolved, config=bare)
-        if self.resolved.refusal is not None:
+    def __call__(self) -> Cell:
+        bare = self.cell.config.without_match()
+        unmatched = replace(self.cell, settings=bare)
+        if self.cell.refusal is not None:
             return unmatched
         before = self._check_field(bare)
-        base_cell, base = self.baseline
+        base = self.baseline
         if base.refusal is not None:
-            return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused")
+            return replace(unmatched, refusal=f"match: its baseline {base.name!r} is refused")
         try:
             target, unit = self._cost_of(base), _unit(bare, self.match.by)
         except BuildError as error:
-            return replace(unmatched, refusal=f"match: its baseline {base_cell.name!r} is refused: {error.message}")
-        limit = self.resolved.task.length if self.match.by.startswith("variant.") else MAX_STEPS
+            return replace(unmatched, refusal=f"match: its baseline {base.name!r} is refused: {error.message}")
+        limit = self.cell.task.length if self.match.by.startswith("variant.") else MAX_STEPS
 
-        def at(steps: int) -> ResolvedCell:
+        def at(steps: int) -> Cell:
             return self._resolve_with({self.match.by: steps * unit})
 
         try:
@@ -87,25 +81,27 @@ class _Matching:
         cost, words = self._cost_of(best), COSTS[self.match.cost]
         values = " becomes ".join(text(_short(value)) for value in (before, _value(best.config, self.match.by)))
         gap = cost / target - 1
-        summary = f"{self.match.by} {values}: {cost:,} {words}, {gap:+.2%} against {base_cell.name!r}"
+        summary = f"{self.match.by} {values}: {cost:,} {words}, {gap:+.2%} against {base.name!r}"
         if abs(gap) > TOLERANCE:
             return replace(unmatched, refusal=f"match: expected {target:,} {words} within 1 %, but {summary}")
-        return replace(best, matched=summary)
+        return replace(best, matched=summary, written=self.cell.written)
 
     @property
     def _place(self) -> str:
         return self.cell.where(*(("model", "layers") if self.cell.config.model.layers else ("variant",)), "match")
 
-    def _cost_of(self, resolved: ResolvedCell) -> int:
+    def _cost_of(self, cell: Cell) -> int:
         traces = self.resolver.traces
         if self.match.cost == "params":
-            return traces.parameters(resolved.config, resolved.task)
-        return traces.figures(resolved.config, resolved.task)["flops_per_token"]
+            return traces.parameters(cell.config, cell.task)
+        return traces.figures(cell.config, cell.task)["flops_per_token"]
 
-    def _resolve_with(self, changes: dict[str, Any]) -> ResolvedCell:
+    def _resolve_with(self, changes: dict[str, Any]) -> Cell:
         """Return the cell with fields set; raise ``_Refused`` if it cannot run."""
+        written = self.cell.written
+        assert isinstance(written, RunConfig)
         try:
-            config = self.cell.config.replace(changes)
+            config = written.replace(changes)
         except UserError as error:
             raise _Refused(f"{error.where}: {error.message}") from error
         resolved = self.resolver(replace(self.cell, settings=config.without_match()))
@@ -136,18 +132,18 @@ class _Matching:
         return value
 
     @property
-    def baseline(self) -> CellPair:
-        """The cell to match to, and its resolution; of several baselines, the first."""
+    def baseline(self) -> Cell:
+        """The cell to match to; of several baselines, the first."""
         if not self.study.baselines:
             raise UserError("match: expected a 'baseline' in the study to match to, got none", self._place)
         axes = {**self.cell.axes, **self.study.baselines[0]}
-        baseline = next(((cell, resolved) for cell, resolved in self.cells if cell.axes == axes), None)
+        baseline = next((cell for cell in self.cells if cell.axes == axes), None)
         if baseline is None:
             raise UserError(f"match: the baseline of {self.cell.name!r} is not in the grid", self._place)
-        if baseline[0].axes == self.cell.axes:
+        if baseline.axes == self.cell.axes:
             raise UserError("match: the baseline cannot be matched to itself", self._place)
         # Of several cells with one configuration, the first is run for all.
-        return next(pair for pair in self.cells if pair[1].key == baseline[1].key)
+        return next(cell for cell in self.cells if cell.key == baseline.key)
 
 
 class _Refused(Exception):

@@ -17,7 +17,7 @@ from attnlab._util.text import count
 from attnlab.config.axes import field_settings, level_settings, split_stage
 from attnlab.config.command import CommandConfig
 from attnlab.config.comparability import describe_changes, identity_of_test
-from attnlab.config.grid import Cell, CellConfig, CellPair
+from attnlab.config.grid import Cell
 from attnlab.config.question import TaskQuestion
 from attnlab.config.run import ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
@@ -57,25 +57,23 @@ class Draft:
 
     Attributes:
         plan: its cells have no doubles.
-        grid: all cells of the study.
+        cells: all cells of the study, without their costs.
         wanted: names of the cells that ``only`` selects, doubles included.
-        resolved: all cells of the study; empty for a study of a program.
     """
 
     plan: Plan
-    grid: Sequence[CellConfig]
+    cells: Sequence[Cell]
     wanted: Sequence[str] = ()
-    resolved: Sequence[CellPair] = ()
 
     @property
     def study(self) -> StudyConfig:
         return self.plan.study
 
     @property
-    def runnable(self) -> list[CellPair]:
+    def runnable(self) -> list[Cell]:
         """The cells of the plan that are not refused."""
         names = {cell.name for cell in self.plan.cells}
-        return [pair for pair in self.resolved if pair[0].name in names and pair[1].refusal is None]
+        return [cell for cell in self.cells if cell.name in names and cell.refusal is None]
 
     @property
     def pairs(self) -> Iterator[tuple[Cell, Cell]]:
@@ -106,10 +104,10 @@ def margins(draft: Draft) -> Iterator[str]:
     """
     plan, margin = draft.plan, draft.plan.margin
     if isinstance(margin, dict):
-        yield from range_notes(draft.study, draft.resolved, plan.tasks, plan.estimand, plan.further)
+        yield from range_notes(draft.study, draft.cells, plan.tasks, plan.estimand, plan.further)
     elif draft.study.command is None:
         questions = {"": TaskQuestion(plan.metric, plan.direction, margin)}
-        yield from range_notes(draft.study, draft.resolved, questions, plan.estimand, plan.further)
+        yield from range_notes(draft.study, draft.cells, questions, plan.estimand, plan.further)
     else:
         yield from plan.estimator.margin_notes(margin)
         yield from share_notes(plan.metric, margin) if plan.estimator.in_unit else ()
@@ -119,10 +117,10 @@ def equal_cells(draft: Draft) -> Iterator[str]:
     """Yield a note on each axis that changes nothing, and on each other cell that is a double."""
     if not (plan := draft.plan).doubles:  # which an axis that changes nothing makes
         return
-    cells = {cell.name: cell for cell, _ in draft.resolved}
-    dead = dead_axes(draft.study, list(cells.values()), {cell.name: resolution.key for cell, resolution in draft.resolved})
+    cells = {cell.name: cell for cell in draft.cells}
+    dead = dead_axes(draft.study, draft.cells)
     for axis in dead:
-        reasons = {ineffective_fields(resolution.config, resolution.task).get(axis) for _, resolution in draft.resolved}
+        reasons = {ineffective_fields(cell.config, cell.task).get(axis) for cell in draft.cells}
         why = (reasons.pop() if len(reasons) == 1 else None) or "its values resolve to the same configuration"
         yield f"the axis {axis!r} changes nothing: {why}; each of its cells is run once"
     for name in draft.wanted:
@@ -166,7 +164,7 @@ def baselines(draft: Draft) -> Iterator[str]:
         for cell in draft.plan.cells:
             base = draft.plan.baseline_of(cell, number)
             if base is None:
-                exists = any(other.axes == {**cell.axes, **baseline} for other in draft.grid)
+                exists = any(other.axes == {**cell.axes, **baseline} for other in draft.cells)
                 why = "is not among the cells chosen" if exists else "is not in the grid"
                 yield f"{cell.name!r} has no baseline: its cell with {_axes(baseline)} {why}"
             elif base.refusal is not None and cell.refusal is None:
@@ -177,10 +175,10 @@ def controls(draft: Draft) -> Iterator[str]:
     """Yield a note on each cell whose control is not in the grid, or refused."""
     control = draft.study.control
     assert control is not None
-    refused = {cell.name for cell, resolution in draft.resolved if resolution.refusal is not None}
+    refused = {cell.name for cell in draft.cells if cell.refusal is not None}
     for cell in draft.plan.cells:
         axes = {**cell.axes, **control}
-        name = next((other.name for other in draft.grid if other.axes == axes), None)
+        name = next((other.name for other in draft.cells if other.axes == axes), None)
         if name is None:
             yield f"{cell.name!r} has no control: its cell with {_axes(control)} is not in the grid"
         elif name in refused and axes != cell.axes:
@@ -198,10 +196,10 @@ def lengths(draft: Draft) -> Iterator[str]:
     """Yield a note on the values of ``evaluate.lengths`` at which a cell's trained model cannot be evaluated."""
     from attnlab.training.evaluate import unsupported_length
 
-    for cell, resolution in draft.runnable:
+    for cell in draft.runnable:
         reasons: dict[str, list[int]] = {}
-        for length in resolution.config.evaluate.lengths:
-            if (reason := unsupported_length(resolution.config, resolution.task, length)) is not None:
+        for length in cell.config.evaluate.lengths:
+            if (reason := unsupported_length(cell.config, cell.task, length)) is not None:
                 reasons.setdefault(reason, []).append(length)
         for reason, numbers in reasons.items():
             yield f"{cell.name!r} is not tested at length {', '.join(map(str, numbers))}: {reason}"
@@ -273,10 +271,10 @@ def factors(draft: Draft) -> Iterator[str]:
 def warmups(draft: Draft) -> Iterator[str]:
     """Yield a note on runs that end before their warm-up does; with ``over``, a trend may then be due to the learning rate."""
     over, short, names = draft.study.over_axis, dict[Any, str](), dict[str, list[str]]()
-    for cell, resolution in draft.runnable:
+    for cell in draft.runnable:
         with suppress(Exception):  # any exception: the task may be the user's own, and the plan reports its errors elsewhere
-            steps = evaluation_schedule(resolution.config, resolution.task).steps
-            warmup = warmup_steps(resolution.config.train, steps)
+            steps = evaluation_schedule(cell.config, cell.task).steps
+            warmup = warmup_steps(cell.config.train, steps)
             if over in cell.axes and steps < warmup:
                 short[cell.axes[over]] = f"{steps / warmup:.2g}"
             elif warmup >= steps > 1:
@@ -294,14 +292,12 @@ def warmups(draft: Draft) -> Iterator[str]:
 def patterns(draft: Draft) -> Iterator[str]:
     """Yield a note on each pattern of attention that hides nothing at the length of the rows."""
     names: dict[str, list[str]] = {}
-    for cell, resolution in draft.runnable:
+    for cell in draft.runnable:
         with suppress(Exception):  # any exception: classes may be the user's own, and the plan reports their errors elsewhere
-            longest = max((resolution.task.length, *resolution.config.evaluate.lengths)) + resolution.config.model.mem_len
-            for part in parts(resolution.config, resolution.task):
-                for name in _without_effect(resolution.config, resolution.task, part, longest) if part.role != "cross" else ():
-                    names.setdefault(f"{name} hides nothing in rows of {longest:,} {resolution.task.unit}s", []).append(
-                        cell.name
-                    )
+            longest = max((cell.task.length, *cell.config.evaluate.lengths)) + cell.config.model.mem_len
+            for part in parts(cell.config, cell.task):
+                for name in _without_effect(cell.config, cell.task, part, longest) if part.role != "cross" else ():
+                    names.setdefault(f"{name} hides nothing in rows of {longest:,} {cell.task.unit}s", []).append(cell.name)
     yield from (f"{listed(dict.fromkeys(concerned))}: {note}" for note, concerned in names.items())
 
 
@@ -339,8 +335,8 @@ def budgets(draft: Draft) -> Iterator[str]:
 def stops(draft: Draft) -> Iterator[str]:
     """Yield a note on each ``train.stop_at`` that limits the scores by which cells are compared."""
     limits: dict[tuple[str, float], None] = {}
-    for _, resolution in (cells := draft.runnable):
-        config, task = resolution.config, resolution.task
+    for cell in (cells := draft.runnable):
+        config, task = cell.config, cell.task
         if config.train.stop_at is not None and "train.stop_at" not in ineffective_fields(config, task):
             limits[task.metric, config.train.stop_at] = None
     for limit in limits:

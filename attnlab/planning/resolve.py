@@ -7,13 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
-from attnlab.config.grid import CellConfig, ResolvedCell
+from attnlab.config.grid import Cell
 from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.types import WITH, ComposedVariant, Named
@@ -110,7 +111,7 @@ class Resolver:
         self._tasks: dict[str, tuple[Any, str]] = {}
         self.traces = Traces()
 
-    def __call__(self, cell: CellConfig) -> ResolvedCell:
+    def __call__(self, cell: Cell) -> Cell:
         """Resolve a cell.
 
         Raises:
@@ -144,9 +145,10 @@ class Resolver:
         backends = [support.resolve_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda")]
         config = config.model_copy(update={"backend": backends[0]})
         key = without_ineffective_fields(with_all_defaults(config), task).fingerprint()
-        return ResolvedCell(config, key, task, support.unsupported(config, task), cuda_backend=backends[1])
+        found = {"written": cell.settings, "key": key, "task": task, "cuda_backend": backends[1]}
+        return replace(cell, settings=config, refusal=support.unsupported(config, task), **found)
 
-    def _with_variant(self, cell: CellConfig) -> RunConfig:
+    def _with_variant(self, cell: Cell) -> RunConfig:
         """Return the configuration of a cell with its variant and its position scheme resolved."""
         config = cell.config
         assert config.variant is not None
@@ -154,7 +156,7 @@ class Resolver:
         position = self._position(cell, config.position or Named(name=cls.default_position), cls, ("position",))
         return config.model_copy(update={"variant": variant, "position": position})
 
-    def _model(self, cell: CellConfig, config: RunConfig, task: Any) -> tuple[ModelConfig, type[Model]]:
+    def _model(self, cell: Cell, config: RunConfig, task: Any) -> tuple[ModelConfig, type[Model]]:
         """Return the section of the model, with the variant and the position scheme of each of its parts, and its class."""
         model, name = config.model, config.model.name
         if name is not None:
@@ -182,7 +184,7 @@ class Resolver:
                 raise UserError(message, cell.where("model", part))
         return model.model_copy(update=changes), cls
 
-    def _part(self, cell: CellConfig, config: RunConfig, part: str, own: PartConfig, *, role: str) -> PartConfig:
+    def _part(self, cell: Cell, config: RunConfig, part: str, own: PartConfig, *, role: str) -> PartConfig:
         """Return the variant and the position scheme of a part: the stated ones, else the cell's."""
         section = ("model", part)
         assert config.variant is not None  # a model with parts has no pattern of layers
@@ -196,18 +198,18 @@ class Resolver:
         position = self._position(cell, position, variant_class, (*section, "position") if own.position else ("position",))
         return PartConfig(variant=variant, position=position)
 
-    def _variant(self, cell: CellConfig, variant: V, loc: Loc) -> tuple[V, Any]:
+    def _variant(self, cell: Cell, variant: V, loc: Loc) -> tuple[V, Any]:
         """Return a variant and its components as `_named` does, and the class of the variant."""
         components = [self._named(cell, "component", c, (*loc, WITH, i))[0] for i, c in enumerate(variant.components)]
         named, cls = self._named(cell, "variant", variant, loc)
         return named.model_copy(update={"components": tuple(components)}), cls
 
-    def _position(self, cell: CellConfig, position: Named, variant: Any, loc: Loc) -> Named:
+    def _position(self, cell: Cell, position: Named, variant: Any, loc: Loc) -> Named:
         """Return a position scheme as `_named` does; "none" where a variant has no pairs of positions that it could act on."""
         named, cls = self._named(cell, "position", position, loc)
         return named if variant.mixes_positions or cls.hook not in ("rotate", "bias") else Named(name="none")
 
-    def _class(self, cell: CellConfig, kind: str, name: str, *, place: str) -> tuple[str, Any]:
+    def _class(self, cell: Cell, kind: str, name: str, *, place: str) -> tuple[str, Any]:
         """Return a name, of a file by its absolute path, and its class."""
         file, _, class_name = name.rpartition(":")
         if file.endswith(".py"):
@@ -222,7 +224,7 @@ class Resolver:
             raise UserError(f"{kind} {name!r} must be defined in a file that 'imports' lists", place)
         return name, cls
 
-    def _named(self, cell: CellConfig, kind: str, named: N, loc: Loc) -> tuple[N, Any]:
+    def _named(self, cell: Cell, kind: str, named: N, loc: Loc) -> tuple[N, Any]:
         """Return the name with its options and with files by their absolute path, and its class.
 
         Args:
@@ -232,7 +234,7 @@ class Resolver:
         options = self._options(cell, kind, cls, named, loc)
         return named.model_copy(update={"name": name, "options": options}), cls
 
-    def _options(self, cell: CellConfig, kind: str, cls: type, named: Named, loc: Loc) -> dict[str, Any]:
+    def _options(self, cell: Cell, kind: str, cls: type, named: Named, loc: Loc) -> dict[str, Any]:
         known = options_of(cls)
         taken = [name for name in ("match", "position") if kind == "variant" and name in known]
         if taken:
@@ -250,7 +252,7 @@ class Resolver:
                 options[name] = str(_existing(self._study, value, what=what, place=place))
         return options
 
-    def _task(self, cell: CellConfig, named: Named, cls: Any) -> tuple[Any, str]:
+    def _task(self, cell: Cell, named: Named, cls: Any) -> tuple[Any, str]:
         """Return the task and the identity of its data."""
         from attnlab.tasks.validation import check_definition, construct, identity_of
 

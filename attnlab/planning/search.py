@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.grid import CellConfig
 from attnlab.config.run import RunConfig
 from attnlab.config.study import StudyConfig
 from attnlab.config.yaml import assignment
@@ -50,7 +50,7 @@ def apply_changes(study: StudyConfig, cell: Cell, changes: dict[str, Any], *, re
         raise _with_changes(str(error), study, cell, changes) from error
     try:
         resolver = resolver or Resolver(study)
-        resolved = resolver(CellConfig(cell.name, cell.axes, config, study, {}))
+        resolved = resolver(replace(cell, settings=config))
     except UserError as error:
         raise _with_changes(error.message, study, cell, changes) from error
     if resolved.refusal is not None:

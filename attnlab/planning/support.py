@@ -10,7 +10,7 @@ from attnlab._util.packages import missing
 from attnlab._util.raise_site import describe_error
 from attnlab.components import Component, Components
 from attnlab.components.base import PLACES, exclusive_pair, missing_places, without_place
-from attnlab.config.grid import CellConfig
+from attnlab.config.grid import Cell
 from attnlab.config.run import RunConfig
 from attnlab.config.types import LAYERS, Named
 from attnlab.errors import UserError, nearest, one_line
@@ -42,7 +42,7 @@ def supported_backends(config: RunConfig, part: Part, *, device: str) -> tuple[s
     return tuple(supported)
 
 
-def resolve_backend(cell: CellConfig, config: RunConfig, parts: Sequence[Part], *, device: str) -> str:
+def resolve_backend(cell: Cell, config: RunConfig, parts: Sequence[Part], *, device: str) -> str:
     """Return the backend of all parts of a model.
 
     Raises:

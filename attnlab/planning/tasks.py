@@ -16,7 +16,7 @@ from typing import Any
 from attnlab._util.cost_metrics import shown_in
 from attnlab._util.metrics import GENERATED_SCORES, at_length, base_metric, is_share
 from attnlab.config.axes import by_label, task_axis
-from attnlab.config.grid import CellPair
+from attnlab.config.grid import Cell
 from attnlab.config.question import EstimandConfig, TaskQuestion
 from attnlab.config.study import StudyConfig
 from attnlab.errors import UserError, nearest
@@ -26,7 +26,7 @@ from attnlab.tasks import Task
 WIDE, WIDE_LOSS = 0.1, 0.05  # share of the range from which on a margin is noted, of a loss from the best to a guess
 
 
-def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric: str) -> EstimandConfig:
+def resolve_estimand(study: StudyConfig, resolved: Sequence[Cell], *, metric: str) -> EstimandConfig:
     """Return the estimand of the study with its threshold: the stated one, else the tasks'.
 
     A task declares an estimand of its primary metric; another metric of the study is summarized by the mean.
@@ -35,7 +35,7 @@ def resolve_estimand(study: StudyConfig, resolved: Sequence[CellPair], *, metric
         UserError: the tasks declare different estimands, a solve rate has no threshold, or the study has a part that the
             estimand does not support.
     """
-    declared = {_declared(resolution.task): cell for cell, resolution in resolved if resolution.task.metric == metric}
+    declared = {_declared(cell.task): cell for cell in resolved if cell.task.metric == metric}
     if study.estimand is None:
         if len(declared) > 1:
             names = " and ".join(estimand.label for estimand in declared)
@@ -77,7 +77,7 @@ def _check_parts(study: StudyConfig, estimand: EstimandConfig) -> None:
         raise UserError(f"margin: {problem}", study.where("margin"))
 
 
-def resolve_questions(study: StudyConfig, resolved: Sequence[CellPair]) -> dict[str, TaskQuestion]:
+def resolve_questions(study: StudyConfig, resolved: Sequence[Cell]) -> dict[str, TaskQuestion]:
     """Return the question of each task, by the label of its value; of a study of one task with the key "".
 
     Raises:
@@ -89,8 +89,8 @@ def resolve_questions(study: StudyConfig, resolved: Sequence[CellPair]) -> dict[
     metrics = by_label(study, "metric", study.metric) if isinstance(study.metric, dict) else {}
     margins = by_label(study, "margin", study.margin) if isinstance(study.margin, dict) else {}
     questions: dict[str, TaskQuestion] = {}
-    for label in dict.fromkeys(cell.axes[axis] for cell, _ in resolved):
-        cells = [(cell, resolution) for cell, resolution in resolved if cell.axes[axis] == label]
+    for label in dict.fromkeys(cell.axes[axis] for cell in resolved):
+        cells = [cell for cell in resolved if cell.axes[axis] == label]
         place = _key_of(study, axis, label)
         metric = metrics.get(label) if isinstance(study.metric, dict) else study.metric
         margin = margins.get(label) if isinstance(study.margin, dict) else study.margin
@@ -103,7 +103,7 @@ def resolve_questions(study: StudyConfig, resolved: Sequence[CellPair]) -> dict[
     return questions
 
 
-def resolve_further(study: StudyConfig, resolved: Sequence[CellPair], first: TaskQuestion) -> list[TaskQuestion]:
+def resolve_further(study: StudyConfig, resolved: Sequence[Cell], first: TaskQuestion) -> list[TaskQuestion]:
     """Return the further questions of a study.
 
     Raises:
@@ -119,9 +119,7 @@ def resolve_further(study: StudyConfig, resolved: Sequence[CellPair], first: Tas
     return found
 
 
-def resolve_estimands(
-    study: StudyConfig, resolved: Sequence[CellPair], questions: Mapping[str, TaskQuestion]
-) -> EstimandConfig:
+def resolve_estimands(study: StudyConfig, resolved: Sequence[Cell], questions: Mapping[str, TaskQuestion]) -> EstimandConfig:
     """Return the estimand of a study.
 
     Args:
@@ -134,11 +132,11 @@ def resolve_estimands(
     if not axis:
         return resolve_estimand(study, resolved, metric=questions[""].metric)
     for label, question in questions.items():
-        cells = [(cell, resolution) for cell, resolution in resolved if str(cell.axes[axis]) == label]
+        cells = [cell for cell in resolved if str(cell.axes[axis]) == label]
         estimand = resolve_estimand(study, cells, metric=question.metric)
         if estimand != EstimandConfig():
             message = f"estimand: expected the mean in a study of several tasks, got {estimand.label} of {label}"
-            raise UserError(message, cells[0][0].where("task") if study.estimand is None else study.where("estimand"))
+            raise UserError(message, cells[0].where("task") if study.estimand is None else study.where("estimand"))
     return EstimandConfig()
 
 
@@ -150,13 +148,13 @@ def _key_of(study: StudyConfig, axis: str, label: Any) -> tuple[str, ...]:
 
 
 def _question(
-    study: StudyConfig, resolved: Sequence[CellPair], metric: Any, *, place: tuple[str | int, ...], margin: Any
+    study: StudyConfig, resolved: Sequence[Cell], metric: Any, *, place: tuple[str | int, ...], margin: Any
 ) -> TaskQuestion:
     """Return the question of cells that must all have one metric."""
-    first = resolved[0][1].task
-    for cell, resolution in resolved:
-        if resolution.task.metric != first.metric:
-            message = f"task: expected tasks with one metric, got {first.metric} and {resolution.task.metric}"
+    first = resolved[0].task
+    for cell in resolved:
+        if cell.task.metric != first.metric:
+            message = f"task: expected tasks with one metric, got {first.metric} and {cell.task.metric}"
             raise UserError(message, cell.where("task"))
     if metric in (None, first.metric):
         return TaskQuestion(first.metric, first.direction, margin)
@@ -174,14 +172,14 @@ def _question(
     raise UserError(message, study.where(*place))
 
 
-def _recorded(study: StudyConfig, resolved: Sequence[CellPair], scores: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _recorded(study: StudyConfig, resolved: Sequence[Cell], scores: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return name in a study -> name in a record and direction of what all runs record beside the scores of their test.
 
     The rate of a sweep and the values of a search are chosen by a score of the task: their studies have none.
     """
     if study.search is not None or study.sweep is not None:
         return {}
-    first, *others = [resolution.config.evaluate.lengths for _, resolution in resolved]
+    first, *others = [cell.config.evaluate.lengths for cell in resolved]
     lengths = [length for length in first if all(length in other for other in others)]
     at_lengths = {f"{name} at {length}": (at_length(name, length), way) for length in lengths for name, way in scores.items()}
     on_valid = {f"valid_{name}": (f"valid_{name}", way) for name, way in scores.items()}
@@ -250,7 +248,7 @@ def score_range(metric: str, task: Any) -> ScoreRange | None:
 
 def range_notes(
     study: StudyConfig,
-    resolved: Sequence[CellPair],
+    resolved: Sequence[Cell],
     questions: Mapping[str, TaskQuestion],
     estimand: EstimandConfig,
     further: Sequence[TaskQuestion] = (),
@@ -268,17 +266,17 @@ def range_notes(
     """
     axis = task_axis(study)
     notes: dict[str, None] = {}
-    for cell, resolution in resolved:
-        if resolution.refusal is not None:
+    for cell in resolved:
+        if cell.refusal is not None:
             continue
         question = questions[str(cell.axes[axis]) if axis else ""]
         places = [study.where("margin"), *(study.where("questions", i, "margin") for i in range(len(further)))]
         for asked, place in zip((question, *further), places, strict=True):
-            notes |= dict.fromkeys(_margin_notes(asked, resolution.task, estimand, place=place))
+            notes |= dict.fromkeys(_margin_notes(asked, cell.task, estimand, place=place))
         place = study.where("estimand") if study.estimand else cell.where("task")
         limits = [("the threshold of the solve rate", estimand.threshold, question.metric, question.direction, place)]
-        task = resolution.task
-        stop_at, place = resolution.config.train.stop_at, cell.where("train", "stop_at")
+        task = cell.task
+        stop_at, place = cell.config.train.stop_at, cell.where("train", "stop_at")
         limits.append(("train.stop_at", stop_at, task.metric, task.direction, place))
         for name, limit, metric, direction, place in limits:
             if limit is not None:

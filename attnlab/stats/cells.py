@@ -123,14 +123,6 @@ class ComparisonSpec:
         """Return the specification of one of the study's tasks."""
         return replace(self.with_goal(self.tasks[task]), tasks={}, task=task)
 
-    def with_margin(self, margin: float | Mapping[str, float | None] | None) -> ComparisonSpec:
-        """Return the comparison with the margin of its study: one, or one for each task, by its label."""
-        if not self.tasks:
-            assert not isinstance(margin, Mapping)
-            return replace(self, margin=margin)
-        by_task = margin if isinstance(margin, Mapping) else dict.fromkeys(self.tasks, margin)
-        return replace(self, tasks={task: replace(goal, margin=by_task.get(task)) for task, goal in self.tasks.items()})
-
     @property
     def parts(self) -> list[ComparisonSpec]:
         """The specifications of the study's tasks; this one alone in a study of one task."""

@@ -115,12 +115,12 @@ def test_the_next_attempt_of_a_failed_trial_has_its_parameters(own: Store) -> No
     waiting.enqueue(["t00"])
     first = waiting.claim(["t00"])
     assert first is not None
-    suggested = first.trial.suggest_float("train.lr", 1e-4, 1e-2, log=True)
+    suggested = first.suggest_float("train.lr", 1e-4, 1e-2, log=True)
     waiting.tell(first, RunState.FAILED, math.nan)
     waiting.enqueue(["t00"])
     second = waiting.claim(["t00"])
     assert second is not None and second.number != first.number
-    assert second.trial.suggest_float("train.lr", 1e-4, 1e-2, log=True) == suggested
+    assert second.suggest_float("train.lr", 1e-4, 1e-2, log=True) == suggested
 
 
 def test_many_parents_never_claim_one_ticket(url: str, tmp_path: Path) -> None:
