@@ -40,11 +40,10 @@ from attnlab.tracking.record import unrecorded
 from attnlab.tracking.withdrawn import files_to_remove, outdated_records
 
 if TYPE_CHECKING:
-    from optuna.trial import Trial
-
     from attnlab._util.run_state import Reset
     from attnlab.planning.plan import Plan, Run
     from attnlab.study.execution.child import Worker
+    from attnlab.study.trials.queue import Trial
     from attnlab.study.trials.store import Store
     from attnlab.tracking.record import RunRecord
     from attnlab.tracking.tracker import Tracker
