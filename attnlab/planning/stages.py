@@ -50,10 +50,9 @@ def test_text_notes(cells: Sequence[Cell]) -> Iterator[str]:
     """Yield a note on each stage of which the training text contains text of the test of a cell that starts from it."""
     notes: dict[str, None] = {}
     for cell in cells:
-        files = getattr(cell.task, "split_files", None)
-        for stage in cell.stages if files is not None and cell.refusal is None else ():
-            of_stage = getattr(stage.task, "split_files", None)
-            if of_stage is not None and (share := files.test_share_in(of_stage)) >= NOTABLE:
+        for stage in cell.stages if cell.refusal is None else ():
+            files, of_stage = (getattr(of.task, "split_files", None) for of in (cell, stage))
+            if files is not None and of_stage is not None and (share := files.test_share_in(of_stage)) >= NOTABLE:
                 notes[f"the stage {stage.name!r} trains on {100 * share:.1f} % of the test text: use another text"] = None
     yield from notes
 

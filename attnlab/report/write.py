@@ -204,7 +204,8 @@ def write_judged(
 
     study = info.spec.study
     with snapshot():
-        curves, maps, items = (load(study, root) for load in (load_curves, load_attention_maps, load_items))
+        curves, maps = load_curves(study, root), load_attention_maps(study, root)
+        items = load_items(study, root)
     pages = _write_study(folder, info, cells=compared.cells, runs=runs, curves=curves, maps=maps, items=items)
     publish(study, compared, [page.summary.text for page in pages], root)
     return pages

@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 MAX_LOG_BYTES = 1_000_000  # of a log file, from its end
-STATUS = {  # MLflow's; FINISHED for all other states
+STATUS: dict[str, str] = {  # MLflow's; FINISHED for all other states
     RunState.FAILED: "FAILED",
     RunState.TIMED_OUT: "FAILED",
     RunState.INTERRUPTED: "KILLED",
@@ -312,7 +312,7 @@ class Tracker:
     def finish(
         self,
         run_id: str,
-        state: RunState,
+        state: str,
         *,
         summary: dict[str, float] | None = None,
         reason: str = "",

@@ -238,7 +238,7 @@ class Queue:
         self.enqueue([key_of(ticket)])
 
     @_patient
-    def tell(self, ticket: Trial, state: RunState, value: float) -> None:
+    def tell(self, ticket: Trial, state: str, value: float) -> None:
         """Close the ticket of a run that ended in ``state`` with this value (NaN when it has none).
 
         If another parent has recovered the ticket as stale meanwhile, that parent closes it with the recorded result.
@@ -256,7 +256,7 @@ class Queue:
         duplicate = key_of(ticket) in self.keys("COMPLETE", "PRUNED")
         self.tell(ticket, RunState.FAILED if duplicate else RunState.COMPLETED, value)
 
-    def _tell(self, number: int, state: RunState, value: float) -> None:
+    def _tell(self, number: int, state: str, value: float) -> None:
         if state in WITHOUT_RESULT:
             self.study.tell(number, state=self._states.FAIL, skip_if_finished=True)
         elif math.isfinite(value) and state == RunState.COMPLETED:
