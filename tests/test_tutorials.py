@@ -70,7 +70,7 @@ def has_value(config: RunConfig, path: str, value: Any) -> bool:
 def configurations(study: Path) -> Iterator[RunConfig]:
     """Yield the configuration of each cell of a study, and of the stage that it starts from."""
     for cell in expand(read_study(study))[0]:
-        stage = stage_of(cell, cell.config)
+        stage = stage_of(cell)
         yield from (cell.config, *([stage.config] if stage else []))
 
 

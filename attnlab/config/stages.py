@@ -97,7 +97,8 @@ def stage_of(cell: Cell) -> StageCell | None:
 
 def _config(stage: StageCell) -> RunConfig:
     """Return the configuration of a stage: the base, then fields of the cell, then the stage's fields."""
-    own, resolved, written = _own_fields(stage.grid_cell, stage.stage_name), stage.cell.config, stage.cell.written
+    own, resolved = _own_fields(stage.grid_cell, stage.stage_name), stage.cell.config
+    written = stage.cell.written or resolved
     assert isinstance(written, RunConfig)
     fields = {key: value for key, value in assigned_base(stage.study).items() if key in ("task", "train", "evaluate")}
     # 1. A matched model belongs to its variant: a stage with another variant has the model as the study writes it.

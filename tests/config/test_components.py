@@ -166,6 +166,6 @@ grid:
   kind: {low: {model.depth: 1}, gated: {with: sink}}
 """
     cells = expand(read_study(write(tmp_path, STUDY + stages)))[0]
-    stages_of = [stage_of(cell, cell.config) for cell in cells]
+    stages_of = [stage_of(cell) for cell in cells]
     assert [stage.config.variant_label for stage in stages_of if stage] == [cell.config.variant_label for cell in cells]
     assert [cell.config.variant_label for cell in cells][1].endswith("gate per=head, sink")

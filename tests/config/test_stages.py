@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.config.grid import expand
 from attnlab.config.reader import read_study
-from attnlab.config.stages import StageConfig, stage_of
+from attnlab.config.stages import StageCell, stage_of
 from attnlab.errors import UserError
 
 STUDY: dict[str, Any] = {
@@ -24,14 +24,14 @@ STUDY: dict[str, Any] = {
 }
 
 
-def chain(index: int = 0, sets: dict[str, Any] | None = None, **changes: Any) -> list[StageConfig]:
+def chain(index: int = 0, sets: dict[str, Any] | None = None, **changes: Any) -> list[StageCell]:
     """Return the stages of one cell, from the one that it starts from back to the first."""
     cell = expand(read_study({**STUDY, **changes}, sets=sets))[0][index]
-    stages: list[StageConfig] = []
-    stage = stage_of(cell, cell.config)
+    stages: list[StageCell] = []
+    stage = stage_of(cell)
     while stage is not None:
         stages.append(stage)
-        stage = stage_of(stage, stage.config)
+        stage = stage_of(stage)
     return stages
 
 
@@ -68,7 +68,7 @@ def test_a_cell_may_start_from_scratch_beside_others() -> None:
     study = read_study({**STUDY, "grid": {"variant": ["dense"], "init": [None, {"from": "pretrain"}]}})
     cells = expand(study)[0]
     assert [cell.name for cell in cells] == ["dense init=null", "dense init=pretrain"]
-    assert stage_of(cells[0], cells[0].config) is None and stage_of(cells[1], cells[1].config) is not None
+    assert stage_of(cells[0]) is None and stage_of(cells[1]) is not None
 
 
 def test_an_assignment_of_steps_replaces_the_epochs_of_a_stage() -> None:
@@ -119,7 +119,7 @@ def test_the_place_of_a_stages_field_is_its_line(tmp_path: Path) -> None:
         "stages:\n  pretrain:\n    task: {name: pydocs}\ngrid:\n  variant: [dense]\n  stages.pretrain.task.length: [8]\n"
     )
     cell = expand(read_study(path))[0][0]
-    stage = stage_of(cell, cell.config)
+    stage = stage_of(cell)
     assert stage is not None
     lines = {loc: stage.where(*loc).split(":")[-2] for loc in [("task", "name"), ("task", "length"), ("variant",), ("train",)]}
     assert lines == {("task", "name"): "8", ("task", "length"): "11", ("variant",): "10", ("train",): "5"}

@@ -256,7 +256,7 @@ def test_a_waiting_ticket_that_another_parent_has_closed_meanwhile_is_passed_ove
         first.tell(closed, RunState.COMPLETED, 1.0)
         monkeypatch.setattr(second, "trials", lambda *states: listed)
         claimed = second.claim(["a", "b"])
-        assert claimed is not None and claimed.key == "b"
+        assert claimed is not None and key_of(claimed) == "b"
 
 
 def test_the_end_of_heartbeats_does_not_come_before_that_of_the_trial(
