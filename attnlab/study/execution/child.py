@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
 from attnlab.study.execution.command import run_command
-from attnlab.study.execution.job import TRAIN, Job, Message
+from attnlab.study.execution.job import TRAIN, Job, Message, describe_loss
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import device_name
 from attnlab.training.result import Result
@@ -189,12 +190,17 @@ class Worker:
     Attributes:
         inbox: messages that have been received but not yet handled.
         closed: the child can send no more messages.
+        result: that the child has sent.
+        peak_memory: of the child in bytes, the largest value so far; 0 outside Linux.
     """
 
     def __init__(self, job: Job) -> None:
         self._process = outlive_servers(lambda: self._start(job))
+        self._started, self._oom_kills = time.monotonic(), machine.oom_kills()
         self.closed = self._broken = False
         self.inbox: deque[Message] = deque()
+        self.result: Result | None = None
+        self.peak_memory = 0
 
     def _start(self, job: Job) -> ForkServerProcess:
         """Start the child with new pipes; a child of an earlier attempt loses its lifeline, and ends."""
@@ -231,16 +237,17 @@ class Worker:
         self.closed = self.closed or ended or self._broken
 
     @property
-    def peak_memory(self) -> int:
-        """The peak resident size of the child in bytes; 0 when it has ended, or outside Linux."""
-        return machine.peak_memory_of(self.pid)
+    def seconds(self) -> float:
+        """The time since the child was started."""
+        return time.monotonic() - self._started
 
-    def reap(self) -> int | None:
-        """Wait for a child that has closed its pipe, kill what it started, and return its exit code (None: still alive)."""
+    def reap(self) -> Result:
+        """Wait for a child that has closed its pipe, kill what it started, and return its result."""
         self._process.join(timeout=5)
         code = self._process.exitcode
         self.kill()
-        return code
+        oom_kill = machine.oom_kills() > self._oom_kills
+        return self.result or describe_loss(code, oom_kill=oom_kill, peak=self.peak_memory)
 
     def kill(self) -> None:
         """Kill the child and every process that it started. Safe at any time: checkpoints are written atomically."""

@@ -10,13 +10,14 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlab._util.machine import peak_memory_of
 from attnlab._util.process import delayed_interrupts
 from attnlab._util.run_state import WITHOUT_RESULT, Reset, RunState
 from attnlab.errors import UserError
 from attnlab.study.comparison import comparison_of, to_json
 from attnlab.study.execution.child import Worker
 from attnlab.study.execution.concurrency import Concurrency, Workers, choose, cuda_devices, device_environment
-from attnlab.study.execution.job import Job, describe_loss
+from attnlab.study.execution.job import Job
 from attnlab.tracking.client import log_path, run_folder
 from attnlab.tracking.delivery import TrackingDiskError, TrackingRejected
 from attnlab.tracking.record import unrecorded
@@ -145,10 +146,10 @@ class Runner:
     def _advance(self, active: RunInFlight, ready: list[Any], system: dict[str, float]) -> None:
         """Log the system metrics of a run, if any, and handle its messages and its end."""
         worker = active.worker
-        active.peak_memory = max(active.peak_memory, worker.peak_memory)
+        worker.peak_memory = max(worker.peak_memory, peak_memory_of(worker.pid))
         try:
             if system:
-                self._tracker.log_metrics(active.run_id, round(active.seconds), system)
+                self._tracker.log_metrics(active.run_id, round(worker.seconds), system)
             if worker.inbox or any(waitable in ready for waitable in worker.waitables):
                 self._handle_messages(active)
         except TrackingDiskError:
@@ -158,9 +159,8 @@ class Runner:
             self._end(active, Result(RunState.FAILED, reason=str(error)))
             return
         if worker.closed:
-            code = worker.reap()
-            self._end(active, active.result or describe_loss(code, oom_kill=active.oom_kill, peak=active.peak_memory))
-        elif self._limits.timeout is not None and active.seconds > self._limits.timeout:
+            self._end(active, worker.reap())
+        elif self._limits.timeout is not None and worker.seconds > self._limits.timeout:
             worker.kill()
             reason = f"no end after {self._limits.timeout:g} s (run.timeout)"
             self._end(active, Result(RunState.TIMED_OUT, reason=reason))
@@ -196,7 +196,8 @@ class Runner:
             self._display.start_run(run.name, total=run.steps)
             if (reason := self._scheduler.withdrawn.pop(run.key, None)) is not None:
                 logger.info("  %s: its record was %s; training it again", run.name, reason)
-            claimed.begin(worker, run_id=self._tracker.start(run, reset=job.reset), slot=slot)
+            claimed.worker, claimed.slot = worker, slot
+            claimed.run_id = self._tracker.start(run, reset=job.reset)
             self._active.append(claimed)
         except BaseException as error:
             worker.kill()
@@ -240,7 +241,7 @@ class Runner:
                 case "stop", reason:
                     raise UserError(reason)
                 case "end", result:
-                    active.result = result
+                    active.worker.result = result
 
     def _answer_trial(self, active: RunInFlight, step: int, values: dict[str, float]) -> None:
         """Tell a trial whether to stop, if this point is one that it waits for an answer on."""

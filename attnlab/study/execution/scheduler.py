@@ -30,7 +30,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from attnlab._util import machine
 from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.study.trials.queue import Queue, Search, key_of, trials_to_queue
@@ -59,8 +58,6 @@ class RunInFlight:
         problem: the reason why it cannot be trained, because the run that it starts from did not complete; else "".
         run_id: MLflow's id of its record.
         slot: the number of its process among those that run at the same time.
-        peak_memory: of the process, in bytes, the largest value so far.
-        result: that the process has sent.
     """
 
     run: Run
@@ -71,26 +68,6 @@ class RunInFlight:
     worker: Worker = field(init=False)
     run_id: str = ""
     slot: int = 0
-    started: float = 0.0
-    oom_kills_before: int = 0
-    peak_memory: int = 0
-    result: Result | None = None
-
-    def begin(self, worker: Worker, *, run_id: str, slot: int) -> None:
-        """Attach a process, the first one or that of a further attempt."""
-        self.worker, self.run_id, self.slot = worker, run_id, slot
-        self.started, self.oom_kills_before = time.monotonic(), machine.oom_kills()
-        self.peak_memory, self.result = 0, None
-
-    @property
-    def seconds(self) -> float:
-        """The time since the process was started."""
-        return time.monotonic() - self.started
-
-    @property
-    def oom_kill(self) -> bool:
-        """Whether the kernel's out-of-memory killer was active on this machine since the process was started."""
-        return machine.oom_kills() > self.oom_kills_before
 
 
 class Scheduler:
