@@ -177,7 +177,6 @@ def _format_sizes(sizes: Sequence[int | None]) -> list[str]:
 
 def _print_finished(plan: Plan) -> None:
     """Print how many of the plan's runs are finished, if the study has a record."""
-    from attnlab.study.comparison import search_warnings
     from attnlab.study.plan import count_stored_results, finished_records
 
     try:
@@ -188,8 +187,6 @@ def _print_finished(plan: Plan) -> None:
     if finished:
         print_text(f"Finished runs: {len(finished)} of {plan.total}; they are not trained again.")
         _print_time_left(plan, finished)
-        for warning in search_warnings(plan, list(finished.values())):
-            print_text(f"note: {warning}")
     elif stored := count_stored_results(plan):
         print_text(f"Finished under another study's name: {stored} of {plan.total} runs; they are not trained again.")
 

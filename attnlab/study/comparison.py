@@ -18,14 +18,13 @@ from attnlab.stats.compared import Compared, compare_cells
 from attnlab.stats.items import UncertaintyParts, judge_items
 from attnlab.stats.look_history import LookHistory
 from attnlab.stats.records import RunRow, exclude_trials
-from attnlab.stats.search import different_values, summarize_searches
 from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
 from attnlab.study.looks import look_history, record_look
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
 from attnlab.tracking.client import connect, runs_folder, search_runs, snapshot
 from attnlab.tracking.experiment import Call, read_calls
 from attnlab.tracking.record import RESULTS, RunRecord, StudyRecord
-from attnlab.tracking.runs import NoRunsError, find_experiment, load_runs, row_of
+from attnlab.tracking.runs import NoRunsError, find_experiment, load_runs
 from attnlab.tracking.withdrawn import left_out_records, places, withdrawn_records
 
 if TYPE_CHECKING:
@@ -176,13 +175,3 @@ def compare_info(info: StudyInfo, runs: pandas.DataFrame) -> Compared:
     """Return the compared cells of a study as it is recorded; takes what `load_judged` returns."""
     compared = compare_cells(rows_of(runs), info.spec, selection=info.selection)
     return replace(compared, cells=judge_items(compared.cells, info.uncertainty, metric=info.spec.metric))
-
-
-def search_warnings(plan: Plan, records: Sequence[RunRecord]) -> list[str]:
-    """Return the warnings about the finished trials of a search, as the results have them."""
-    if (search := plan.study.search) is None:
-        return []
-    rows = [row_of(record, runs_folder()) for record in records]
-    summaries = summarize_searches(rows, comparison_of(plan), search)
-    warnings = [f"{summary.cell}: {warning}" for summary in summaries for warning in summary.warnings]
-    return [*warnings, *(f"search: {text}" for text in different_values(summaries, search))]
