@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,10 +20,10 @@ from attnlab.stats.records import RunRow, exclude_trials
 from attnlab.stats.selection import Selection, by_cell, describe_change, find_not_run
 from attnlab.study.looks import look_history, record_look
 from attnlab.tracking.artifacts import ReferenceScore, read_reference_scores
-from attnlab.tracking.client import connect, runs_folder, search_runs, snapshot
+from attnlab.tracking.client import connect, runs_folder, search_runs
 from attnlab.tracking.experiment import Call, read_calls
 from attnlab.tracking.record import RESULTS, RunRecord, StudyRecord
-from attnlab.tracking.runs import NoRunsError, find_experiment, load_runs
+from attnlab.tracking.runs import NoRunsError, find_experiment, row_of
 from attnlab.tracking.withdrawn import left_out_records, places, withdrawn_records
 
 if TYPE_CHECKING:
@@ -132,18 +131,19 @@ def load_info(study: str, root: str | Path | None = None) -> tuple[StudyInfo, pa
 
 def _read(study: str, root: str | Path | None) -> tuple[StudyInfo, pandas.DataFrame, LookHistory]:
     """Read a study, its runs, and the looks at them; raises as `load_info`."""
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    with snapshot():
-        if (runs := load_runs(study, root)).empty:
-            raise NoRunsError(study)
-        client = connect(runs_folder(root))
-        record = find_experiment(client, study)
-        active, deleted = (search_runs(client, record.experiment_id, deleted=stage) for stage in (False, True))
-        specs, calls = recorded_comparisons(record), read_calls(record.tags)
-        looks = look_history(record, active, deleted)
-        spec = looks.apply(specs[-1])
-        selection = _selection(record.planned, active, deleted, rows_of(runs), spec)
-        scores = tuple(read_reference_scores(client, record.experiment_id))
+    import pandas
+
+    client = connect(folder := runs_folder(root))
+    record = find_experiment(client, study)
+    active, deleted = (search_runs(client, record.experiment_id, deleted=stage) for stage in (False, True))
+    rows = [row_of(run, folder) for run in active if run.is_current]
+    if not rows:
+        raise NoRunsError(study)
+    specs, calls, runs = recorded_comparisons(record), read_calls(record.tags), pandas.DataFrame(rows)
+    looks = look_history(record, active, deleted)
+    spec = looks.apply(specs[-1])
+    selection = _selection(record.planned, active, deleted, rows_of(runs), spec)
+    scores = tuple(read_reference_scores(client, record.experiment_id))
     commands = dict.fromkeys(run.command for run in active if run.command.startswith("attnlab "))
     command, yaml = "\n".join([*commands][:MAX_COMMANDS]), calls[-1].text if calls else ""
     selection = replace(selection, changed=describe_change(specs[0], specs[-1]))

@@ -117,7 +117,7 @@ def test_without_a_result_there_are_columns_and_a_reason(
     monkeypatch.setenv("ATTNLAB_RUNS", str(tmp_path))
     assert main.main(["verdict", "small"]) == 0
     assert "No run has completed" in capsys.readouterr().out
-    monkeypatch.setattr(comparison, "load_runs", lambda *_: pandas.DataFrame())
+    monkeypatch.setattr(comparison, "search_runs", lambda *_, **options: [])
     assert list(attnlab.verdicts("small", tmp_path).columns) == COLUMNS
     assert main.main(["verdict", "small"]) == 2
     assert "the study 'small' has no runs yet" in capsys.readouterr().err
