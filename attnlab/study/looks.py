@@ -126,7 +126,7 @@ def further_look_notes(plan: Plan, root: str | Path | None = None) -> list[str]:
     try:
         recorded = recorded_experiment(plan.study.study, root)
         history = looks_in(recorded[1].tags) if recorded else LookHistory()
-        finished = finished_records(plan, root) if history.looks else {}
+        finished = finished_records(plan, root) if history.study or history.announced else {}
     except UserError as error:  # a plan needs no record
         return [f"the looks at this study are not known: {error.message}"]
     looks, seeds = history.since(_start_of(finished.values())).looks, len(plan.seeds)

@@ -16,6 +16,7 @@ from attnlab.cli.list import REGISTRIES
 from attnlab.errors import UserError
 from attnlab.tasks import datasets
 from attnlab.tracking.tags import command
+from tests.support import studies
 
 STUDY = """\
 # What does this test?
@@ -219,6 +220,13 @@ def test_list_config_describes_every_key_of_a_study() -> None:
 def test_list_config_needs_no_torch() -> None:
     code = "import sys; from attnlab.cli.main import main; assert main(['list', 'config']) == 0 and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_a_plan_does_not_import_the_compiler_of_torch(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(studies.STUDY)
+    code = "import sys; from attnlab.cli.main import main; code = main(['plan', 's.yaml'])"
+    check = f"{code}; assert code == 0 and 'torch._dynamo' not in sys.modules"
+    subprocess.run([sys.executable, "-c", check], cwd=tmp_path, check=True, capture_output=True, timeout=120)
 
 
 def test_data_lists_and_verifies_data_sets(folders: Path, capsys: Out) -> None:

@@ -33,7 +33,7 @@ def test_a_plan_has_a_run_for_each_cell_and_seed(tmp_path: Path) -> None:
     assert planned.refused == [] and planned.notes == []
     assert (planned.metric, planned.direction) == ("bits_per_byte", "min")
     assert [planned.baseline_of(cell) for cell in planned.cells] == [planned.cells[0]] * 3
-    assert planned.cells[2].where.endswith("s.yaml:9:27")
+    assert planned.cells[2].place.endswith("s.yaml:9:27")
 
 
 def test_the_configuration_is_resolved(tmp_path: Path) -> None:

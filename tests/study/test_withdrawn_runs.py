@@ -179,7 +179,7 @@ def test_a_folder_that_serves_another_study_stays(finished: StudyResult, root: P
     fields = study(study="another", grid={"variant": ["dense"]}, seeds=[0])
     run(fields, root=root, display=Lines(), reference_scores=False)
     with withdraw("small", ["dense s0", "dense s1"], root=root) as runs:
-        assert [selected.shared_with for selected in runs.runs] == [("another",), ()]
+        assert [runs.shared_with(run) for run in runs.runs] == [["another"], []]
         runs.delete()
     assert [len([*path.glob("model.*")]) for path in root.glob("work/*") if path.is_dir()] == [1]
 
