@@ -91,7 +91,7 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     Raises:
         UserError: the runs folder has no database (and ``create`` is false), or the store cannot be reached.
     """
-    _set_import_environment()
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # a run's URL may contain a password
     uri, database = tracking_uri(root), root / "mlflow.db"
@@ -121,10 +121,6 @@ def connect(root: Path, *, create: bool = False) -> MlflowClient:
     except Exception as error:  # any exception of the store's driver; its text may quote the address
         raise UserError(f"cannot use the MLflow store {redact(uri)}: {summarize_error(error, address=uri)}") from None
     return client if create else cast("MlflowClient", _ReadingClient(client, uri))
-
-
-def _set_import_environment() -> None:
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
 
 
 class _ReadingClient:

@@ -135,7 +135,7 @@ def run_note(run: Run, *, plan: Plan, reason: str = "") -> str:
         "",
     ]
     lines += [f"{run.cell.parameters:,} parameters" if run.cell.parameters else "", ""]
-    lines += [f"{_summary(run)}; the full configuration is the artifact `config.yaml`."]
+    lines += [f"{_summary(run)}; the full configuration is the artifact `config.json`."]
     return "\n".join(lines)[:NOTE_LIMIT]
 
 
