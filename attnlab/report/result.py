@@ -46,7 +46,7 @@ class Result(running.StudyResult):
     """The result of a study.
 
     Attributes:
-        rows: one for each run, stages first, and one for each refused cell, in the plan's order.
+        rows: the record of each run, stages first, and of each refused cell, in the plan's order.
         reference_scores: scores of trivial methods on the test split, when the study requests them.
         root: the folder of runs.
     """
