@@ -17,7 +17,7 @@ PYTEST = tmp=$$(mktemp -d "$(or $(MEMORY),$${TMPDIR:-/tmp})/attnlab-tests-XXXXXX
 # Some images set it: each of the many processes of the tests would then compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test test-slow lint types format package pages docs gpu gpu-kit overhead benchmarks clean
+.PHONY: help quickstart test test-slow test-all lint types format package pages docs gpu gpu-kit overhead benchmarks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +53,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	@$(call PYTEST,-m "slow and not exhaustive and not gpu" $(COVERAGE))
+
+# Both, for CI: the short tests fill the processes until the last long one ends.
+test-all: $(STAMP)
+	@$(call PYTEST,-m "not exhaustive and not gpu" $(COVERAGE))
 
 # Only the files that have such tests: others import packages that a machine with a GPU may lack, and collecting them takes a minute.
 gpu:

@@ -13,6 +13,7 @@ from attnlab.errors import UserError
 from attnlab.registry import COMPONENTS, VARIANTS
 from attnlab.testing import check, check_component
 from attnlab.testing.composition import ComponentSpec, conflict
+from tests.testing.test_contract import check_fewer_sizes
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "window": {"size": 5},
@@ -46,7 +47,8 @@ def failures(results: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMPONENTS.names())
-def test_builtin_component_keeps_the_contract(name: str) -> None:
+def test_builtin_component_keeps_the_contract(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_fewer_sizes(monkeypatch, slice(1))
     results = check_component(name, options=OPTIONS.get(name), only=QUICK)
     assert not failures(results)
     assert "components take effect" in {result.check for result in results if result.status == "passed"}
@@ -113,7 +115,8 @@ def test_builtin_component_keeps_the_whole_contract(name: str) -> None:
     [*SETS[:4], *(pytest.param(names, marks=pytest.mark.exhaustive) for names in SETS[4:])],
     ids="+".join,
 )
-def test_random_set_keeps_the_contract(names: tuple[str, ...]) -> None:
+def test_random_set_keeps_the_contract(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    check_fewer_sizes(monkeypatch, slice(1))
     assert not failures(check("dense", components=[spec(name) for name in names], only=QUICK))
 
 

@@ -18,11 +18,11 @@ from attnlab.planning.plan import plan
 from attnlab.positions import Position
 from attnlab.registry import POSITIONS, VARIANTS
 from attnlab.testing import CheckResult, check, check_variant
-from attnlab.testing.checks import CHECKS
+from attnlab.testing.checks import CHECKS, modes, visibility
 from attnlab.testing.checks.backends import _relative_error
 from attnlab.testing.checks.result import Failure
 from attnlab.testing.checks.sizes import DRAWS
-from attnlab.testing.checks.target import CheckTarget
+from attnlab.testing.checks.target import LONG_LENGTH, CheckTarget
 from attnlab.testing.contract import STATUSES
 from attnlab.variants import ROLES, AttentionConfig, Projections, Setting, Variant, merge_heads
 from attnlab.variants.dense import Dense
@@ -39,7 +39,7 @@ CHEAP = [name for name in CHECKS if name != "compile"]
 # and a variant does not see a scheme that is added to its input. Other pairs run few checks, as do other backends than its
 # first one, because the check "backends" compares them with it. Causality by value (a third of the time of all checks),
 # precisions and modes, and sizes beyond the small ones run for each variant without a scheme, the last for each scheme with
-# `dense`, too. The exhaustive test runs every check for all.
+# `dense`, too; all of the longest ones for `dense` alone. The exhaustive test runs every check for all.
 SCHEMES, KINDS = ("none", "relative"), ("rotary", "alibi", "fire", "cope")
 BY_VALUE, MODES = "causality by value", "precisions and modes"
 FEW = ["shapes", "gradient coverage", "bf16"]
@@ -61,6 +61,14 @@ def checks_of(variant: str, position: str, role: str, backend: str) -> list[str]
     return [name for name in only if name not in left_out | ({MODES} if position != "none" else set())]
 
 
+def check_fewer_sizes(monkeypatch: pytest.MonkeyPatch, draws: slice) -> None:
+    """Check some of the drawn sizes, some borders of long sequences by value, and precisions at half of the longest length."""
+    drawn = CheckTarget.drawn
+    monkeypatch.setattr(CheckTarget, "drawn", lambda target: drawn(target)[draws])
+    monkeypatch.setattr(visibility, "LONG_VALUES", {256: 2**21, LONG_LENGTH: 2**23, 512: 2**22, 1024: 2**22})
+    monkeypatch.setattr(modes, "LONGEST", 512)
+
+
 def combinations(test: Callable[..., None]) -> Callable[..., None]:
     """Run a test for every variant, position scheme and device."""
     for name, values in (("position", POSITIONS.names()), ("variant", NAMES)):
@@ -73,9 +81,8 @@ def test_every_combination_passes_or_is_refused(
     device: str, variant: str, position: str, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variant != "dense":  # one of the drawn sizes, and none with a scheme
-        drawn, number = CheckTarget.drawn, NAMES.index(variant) % DRAWS
-        few = slice(number, number + 1) if position == "none" else slice(0)
-        monkeypatch.setattr(CheckTarget, "drawn", lambda target: drawn(target)[few])
+        number = NAMES.index(variant) % DRAWS
+        check_fewer_sizes(monkeypatch, slice(number, number + 1) if position == "none" else slice(0))
     for role, backend in product(ROLES, BACKENDS):
         only = checks_of(variant, position, role, backend)
         assert not failures(device, variant, position, role, backend, only, record_property), (role, backend)

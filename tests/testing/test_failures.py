@@ -16,6 +16,7 @@ from attnlab.testing.contract import run_checks, select_checks
 from attnlab.variants import AttentionConfig, Variant
 from attnlab.variants.dense import Dense
 from tests.mutants.modes import OverflowsInFloat16
+from tests.testing.test_contract import check_fewer_sizes
 
 MODES = "precisions and modes"
 
@@ -110,10 +111,11 @@ def test_a_failure_calls_no_more_often_than_a_pass(monkeypatch: pytest.MonkeyPat
             calls.append(1)
             return forward(self, *args, **kwargs)
 
-        monkeypatch.setattr(variant, "forward", counted)
-        check(variant, only=[name for name in CHECKS if name not in ("compile", "flops", MODES)])
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(variant, "forward", counted)
+            check(variant, only=[name for name in CHECKS if name not in ("compile", "flops", MODES)])
         return len(calls)
 
+    check_fewer_sizes(monkeypatch, slice(1))
     passing = count(Dense)
     assert torch.is_grad_enabled() and count(Leaks) <= 2 * passing

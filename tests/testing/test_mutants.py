@@ -12,6 +12,7 @@ from attnlab.variants import Variant
 from tests.mutants import MUTANTS, Mutant
 from tests.mutants.base import ByHand, Causal, Hooked, Plain
 from tests.mutants.blind_spots import Differential, LeaksWithFourHeads
+from tests.testing.test_contract import check_fewer_sizes
 
 CASES = [(name, mutant) for name, mutants in MUTANTS.items() for mutant in mutants]
 
@@ -51,7 +52,8 @@ def test_every_check_has_a_mutant_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("base", [Plain, Causal, ByHand, Hooked])
-def test_the_base_classes_of_mutants_pass_every_check(base: type[Variant]) -> None:
+def test_the_base_classes_of_mutants_pass_every_check(base: type[Variant], monkeypatch: pytest.MonkeyPatch) -> None:
+    check_fewer_sizes(monkeypatch, slice(1))
     assert not _failures(Mutant(base), CHECKS)
 
 
