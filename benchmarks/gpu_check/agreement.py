@@ -63,7 +63,7 @@ def cases(setting: Setting) -> Iterator[Case]:
     combinations = [
         (variant, position, backend)
         for backend in BACKENDS_CHECKED
-        for variant in setting.size(VARIANTS_CHECKED, ("dense", "strided_sparse"))
+        for variant in setting.size(VARIANTS_CHECKED, ("strided_sparse",))
         for position in setting.size(POSITIONS_CHECKED, ("none", "rotary"))
         if backend in VARIANTS.get(variant).backends and POSITIONS.get(position).hook in (*VARIANTS.get(variant).hooks, "none")
     ]

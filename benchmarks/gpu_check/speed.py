@@ -270,7 +270,8 @@ def processes(setting: Setting, width: int) -> Values:
 
 
 def memory_cases(setting: Setting) -> Iterator[Case]:
-    yield from (Case(name, partial(compare_memory, setting, changes)) for name, changes in CELLS.items())
+    names = setting.size(tuple(CELLS), ("dense", "encoder_decoder"))
+    yield from (Case(name, partial(compare_memory, setting, CELLS[name])) for name in names)
 
 
 def summarize_memory(rows: Rows) -> Summary:

@@ -184,15 +184,15 @@ def test_a_study_on_a_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "attnlab", "run", "tiny.yaml", "--workers", "2", "--no-report"]
     command += [
         "--set",
-        "train.steps=1000",
+        "train.steps=600",
         "--set",
-        "train.eval_every=500",
+        "train.eval_every=300",
     ]  # longer than the time between two refreshes of the bars
     code, output = run_in_terminal(command, columns=80, cwd=tmp_path, environment={"ATTNLAB_RUNS": str(tmp_path / "runs")})
     lines = plain_lines(output)
     assert code == 0 and max(map(len, lines)) <= 80
     with_metrics = [line for line in lines if "loss " in line]
-    assert with_metrics and all("/1000 " in line and "━" in line for line in with_metrics)
+    assert with_metrics and all("/600 " in line and "━" in line for line in with_metrics)
     assert any(line.startswith("all runs") and " 2/2 " in line for line in lines)
 
 
