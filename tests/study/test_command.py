@@ -252,17 +252,16 @@ def test_a_study_whose_parent_is_killed_leaves_no_process_and_resumes(tmp_path: 
     root, wait = tmp_path / "runs", tmp_path / "wait"
     copy_store(root)
     wait.touch()
-    write(tmp_path, f"while len(open('log').readlines()) > 5 and os.path.exists({str(wait)!r}): time.sleep(0.01)\n{END}")
+    write(tmp_path, f"while seed > 2 and os.path.exists({str(wait)!r}): time.sleep(0.01)\n{END}")
     study = {**STUDY, "seeds": [0, 1, 2, 3, 4]}
     (tmp_path / "s.yaml").write_text(json.dumps(study))
     environment = os.environ | {"ATTNLAB_RUNS": str(root), "PYTHONPATH": str(ROOT), MARK: str(tmp_path)}
     words = [sys.executable, "-m", "attnlab", "run", "s.yaml", "--no-report", "--workers", "2"]
     parent = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 120
-    while len(started(tmp_path)) < 7:  # two runs wait
+    while len(started(tmp_path)) < 8 or list(load_runs("program", root)["state"]).count("completed") < 6:  # two runs wait
         assert time.monotonic() < until and parent.poll() is None
         time.sleep(0.05)
-    time.sleep(0.5)  # until the ends of the other runs are recorded
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     assert Marked(str(tmp_path)).gone(seconds=20), "a program outlived its study"
