@@ -232,22 +232,6 @@ def test_seeds_with_the_same_result_are_noted(folder: Path, capsys: pytest.Captu
     assert main(["check", "--study", "s.yaml"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("command_nanogpt", ["--set", "steps=20"]),
-        ("command_sklearn", ["--set", "examples=60", "--only", "classifier=logistic,svm-linear"]),
-    ],
-)
-def test_an_example_runs(name: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(["init", str(tmp_path / "lab"), "--example", name]) == 0
-    monkeypatch.chdir(tmp_path / "lab")
-    monkeypatch.setenv("ATTNLAB_RUNS", str(copy_store(tmp_path / "runs")))
-    assert main(["run", "--seeds", "0", "--no-report", *options]) == 0
-    runs = load_runs(name.replace("_", "-"), tmp_path / "runs")
-    assert set(runs["state"]) == {"completed"} and set(runs["folder"]) and len(runs) == 2
-
-
 def test_a_study_whose_parent_is_killed_leaves_no_process_and_resumes(tmp_path: Path) -> None:
     root, wait = tmp_path / "runs", tmp_path / "wait"
     copy_store(root)
