@@ -49,7 +49,7 @@ class Cell:
             (``attnlab.training.optim``).
         cache_bytes, state_bytes: of one sequence of full length while it is decoded (``attnlab.training.costs``); None
             also for a model that does not decode, or decodes without a cache.
-        train_flops: of all steps of one run: 3 x forward x tokens.
+        steps, train_flops: of one run: 3 x forward x tokens of all steps.
         has_unknown_lengths: True when rows count at full length, because the task does not know theirs before its data are
             prepared (``Task.mean_length``): ``train_flops`` and ``eval_flops`` are then upper bounds.
         eval_flops: of its evaluations on ``valid`` and ``test`` at the trained length; None also
@@ -79,6 +79,7 @@ class Cell:
     flops_per_token: int | None = None
     cache_bytes: int | None = None
     state_bytes: int | None = None
+    steps: int | None = None
     train_flops: int | None = None
     eval_flops: int | None = None
     has_unknown_lengths: bool = False

@@ -232,7 +232,8 @@ def with_costs(cell: Cell, traces: Traces) -> Cell:
     shown = {field.name for field in fields(Cell)} & figures.keys()  # a cost metric need not be a figure of the plan
     costs = {name: figures[name] for name in shown}
     unknown = traces.mean_length(cell.config, cell.task, "train") is None
-    return replace(cell, **costs, train_flops=train_flops, eval_flops=eval_flops, has_unknown_lengths=unknown)
+    known = {"steps": steps, "train_flops": train_flops, "eval_flops": eval_flops, "has_unknown_lengths": unknown}
+    return replace(cell, **costs, **known)
 
 
 def _tokens(cell: Cell, split: str, rows: int, traces: Traces) -> int:

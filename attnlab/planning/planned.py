@@ -63,8 +63,8 @@ class Run:
 
     @property
     def steps(self) -> int | None:
-        """The number of training steps, where the configuration states it."""
-        return self.settings.train.steps if isinstance(self.settings, RunConfig) else None
+        """The number of training steps, if it is known; with epochs, as the plan computed it for the cell."""
+        return self.settings.train.steps or self.cell.steps if isinstance(self.settings, RunConfig) else None
 
     @property
     def starts_from(self) -> str:

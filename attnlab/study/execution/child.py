@@ -35,7 +35,6 @@ from attnlab._util.raise_site import describe_error
 from attnlab._util.redact import redact
 from attnlab._util.run_state import Reset, RunState
 from attnlab._util.text import count
-from attnlab._util.user_code import load_sources
 from attnlab.config.command import CommandConfig
 from attnlab.config.run import RunConfig
 from attnlab.errors import UserError, one_line
@@ -125,11 +124,10 @@ def _train(job: Job, pipe: Connection) -> Result:
         return job.pruning_metric in metrics and pipe.recv()
 
     if isinstance(job.settings, CommandConfig):
-        pipe.send(("started", f"{device_name('cpu')} ({count(job.threads, 'thread')})", None))
+        pipe.send(("started", f"{device_name('cpu')} ({count(job.threads, 'thread')})"))
         options = {"metric": job.metric, "threads": job.threads, "folder": job.folder}
         return run_command(job.settings, **options, report=report, notify=_notifier(pipe))
-    device = _set_up_threads(job.settings, job.threads)
-    pipe.send(("started", device, _total_steps(job.settings, job.train)))
+    pipe.send(("started", _set_up_threads(job.settings, job.threads)))
     with progress_to(lambda *progress: pipe.send(("evaluation", *progress))):
         own = {"figures": job.figures} if job.train == TRAIN else {}
         result = _function(job.train)(job.settings, report=report, folder=job.folder, **own)
@@ -150,19 +148,6 @@ def _set_up_threads(config: RunConfig, threads: int) -> str:
     torch.set_num_threads(threads)
     device = config.machine.device
     return device_name(device) + ("" if device.startswith("cuda") else f" ({count(threads, 'thread')})")
-
-
-def _total_steps(config: RunConfig, train: str) -> int | None:
-    """Return the length of the run in steps, for the display; None when it is not known in advance."""
-    if config.train.steps is not None or train != TRAIN:
-        return config.train.steps
-    from attnlab.registry import TASKS
-    from attnlab.training.train import total_steps
-
-    load_sources(config.sources)  # the task may be the user's own
-    task = TASKS.get(config.task.name)(**config.task.options)
-    task.prepare()
-    return total_steps(config.train, task)
 
 
 def die_with_parent(lifeline: Connection) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from attnlab._util.machine import processors
 from attnlab._util.process import start_fork_server
 from attnlab.errors import UserError
-from attnlab.registry import TASKS
 from attnlab.study.execution.job import PRELOAD, PRELOAD_OF_COMMANDS
 
 if TYPE_CHECKING:
@@ -104,10 +103,7 @@ def _threads_of_programs() -> int:
 
 def _step_flops(cell: Cell) -> float:
     """Return the FLOPs of a training step of a cell."""
-    from attnlab.training.optim import total_steps
-
-    config = cell.config
-    return (cell.train_flops or 0) / total_steps(config.train, TASKS.get(config.task.name)(**config.task.options))
+    return (cell.train_flops or 0) / (cell.steps or 1)
 
 
 def _runs_on_device(cells: Sequence[Cell], runs: int) -> int:

@@ -3,7 +3,7 @@
 A message is a tuple of its kind and its values; the last one is ``("end", result)``. A child that is killed sends none.
 
 - ``("notice", text)``: a line for the user, for example because the process waits for another one.
-- ``("started", device, total_steps)``: training starts; the length is None when it is not known in advance.
+- ``("started", device)``: training starts.
 - ``("metrics", step, values)``: points of curves at one step.
 - ``("evaluation", label, done, total)``: the progress of an evaluation that takes long.
 - ``("stop", reason)``: a file of the study could not be written because the disk is full: every other run would fail too.

@@ -132,12 +132,11 @@ class ProgressDisplay:
         return self._progress.live.is_started
 
     def start_run(self, name: str, *, total: int | None = None) -> None:
-        """Show that a run starts, or that its length of ``total`` steps becomes known."""
-        new = name not in self._runs
+        """Show that a run of ``total`` steps starts; None: their number is not known."""
         run = self._progress_of(name)
         if total is not None:
             self._progress.update(run.bar.id, total=total)
-        if not self._has_bars and new:
+        if not self._has_bars:
             self.print(f"[{self._done + len(self._runs)}/{self._count}] {name}: started")
 
     def metrics(self, name: str, step: int, values: dict[str, float]) -> None:

@@ -227,11 +227,10 @@ class Runner:
             match message:
                 case "notice", text:
                     logger.info("  %s: %s", name, text)
-                case "started", device, total_steps:
+                case "started", device:
                     # The child has removed the old files: a further attempt resumes from this one's checkpoints.
                     self._scheduler.to_remove.pop(active.run.key, None)
                     self._tracker.log_tag(run_id, "device", device)
-                    self._display.start_run(name, total=total_steps)
                 case "metrics", step, values:
                     self._tracker.log_metrics(run_id, step, values)
                     self._display.metrics(name, step, values)
