@@ -24,6 +24,7 @@ help:
 	@echo "make quickstart  set up, run ablations/quickstart.yaml, write runs/reports/quickstart/"
 	@echo "make test        set up, run the tests that start no studies or servers: minutes"
 	@echo "make test-slow   run the others (PYTEST_ARGS='-m exhaustive' for those that CI leaves out)"
+	@echo "make test-all    run both in one session, as CI does"
 	@echo "make lint        check style (ruff) and import contracts (import-linter)"
 	@echo "make types       check types (pyright)"
 	@echo "make format      format the code and apply ruff's fixes"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,7 @@ VERBS = [
     ["check", "broken.py:Cosine", "--only", "causality by value"],
 ]
 FURTHER_VERBS = [
+    ["submit", "tiny.yaml", "--local", "--set", "study=job"],  # runs beside the others, of which two change quickstart
     ["init", "lab"],
     ["train", "variant=dense", "task=copy", *SMALL, "--no-report"],
     ["report", "quickstart"],
@@ -117,11 +119,25 @@ FURTHER_VERBS = [
     ["generate", "quickstart/dense/0", "--length", "3"],
     ["bundle", "quickstart"],
     ["export", "quickstart", "--to", "tensorboard"],
-    ["submit", "tiny.yaml", "--local"],
     ["tune", "tiny.yaml"],
-    ["bench", "no_wo", "--lengths", "16", "--dim", "16", "--heads", "2", "--rounds", "1", "--threads", "1"],
+    [
+        "bench",
+        "no_wo",
+        "--lengths",
+        "16",
+        "--dim",
+        "16",
+        "--heads",
+        "2",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--backend",
+        "sdpa",
+    ],
     ["profile", "no_wo", "--tasks", "nothing"],  # refused, as an example of an error
-    ["claims", "list", "--studies", str(ROOT / "ablations" / "claims"), "--reports", str(ROOT / "reports" / "claims")],
+    ["claims", "list", "--studies", "claims", "--reports", str(ROOT / "reports" / "claims")],
     ["ui", "nothing"],
     ["redo", "quickstart", "dense"],
     ["delete", "quickstart", "no_wo", "--yes"],
@@ -188,6 +204,9 @@ def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
 @pytest.mark.slow
 def test_every_verb_on_a_terminal(here: Path) -> None:
     assert {words[0] for words in [*VERBS, *FURTHER_VERBS, MERGE[1:]]} == set(main.VERBS.names())
+    (here / "claims").mkdir()
+    for name in ("K09.yaml", "S01.yaml"):
+        shutil.copy(ROOT / "ablations" / "claims" / name, here / "claims")
     for command, text in outputs(here, [VERBS[1], *FURTHER_VERBS, MERGE]).items():
         assert_printed_well(command.removeprefix("ATTNLAB_RUNS=merged "), text)
         assert text.endswith("exit 0\r\n") or command.startswith(("profile", "ui")), command
