@@ -88,11 +88,12 @@ def test_the_interval_of_the_best_of_three_rates_keeps_its_promise() -> None:
 
 
 def test_a_further_variant_costs_only_its_own_runs(tmp_path: Path) -> None:
-    first = go(tmp_path, "dense", "lstm")
+    ability = Ability("parity", PARITY.levels[1:], steps=4)
+    first = go(tmp_path, "dense", "lstm", ability=ability)
     before = trained(tmp_path)
-    second = go(tmp_path, "gru", "dense", "lstm")
+    second = go(tmp_path, "gru", "dense", "lstm", ability=ability)
     screened = {"gru 32 at 0.00075": 1, "gru 32 at 0.012": 1}
-    assert trained(tmp_path) - before == Counter({"gru 8": 3, "gru 16": 3, "gru 32": 3} | screened)
+    assert trained(tmp_path) - before == Counter({"gru 16": 3, "gru 32": 3} | screened)
     assert {name: second.results[name] for name in first.results} == dict(first.results)
     runs = load_runs("profile-parity", tmp_path / "runs")
     assert len(runs) == sum(trained(tmp_path).values())  # of both profiles
