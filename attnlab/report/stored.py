@@ -11,7 +11,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,7 @@ def save(
         "version": __version__,
         "info": TypeAdapter(StudyInfo).dump_python(info, mode="json"),
         "columns": [name for name in runs.columns if name not in PRIVATE],
-        "runs": _by_field([_to_json(run) for run in runs.to_dict("records")]),
+        "runs": _by_field(runs.drop(columns=[name for name in PRIVATE if name in runs])),
         "curves": _by_metric(curves, drawn_curves(curves, spec)),
         "maps": [_map_to_json(map_) for map_ in maps],
     }
@@ -193,14 +193,6 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _to_json(run: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a run without absent values and without paths of one machine."""
-    known: Iterable[tuple[str, Any]] = (
-        (str(name), value) for name, value in run.items() if name not in PRIVATE and value is not None and value == value
-    )
-    return {name: _scalar(value) for name, value in known}
-
-
 def in_lines(content: Any, depth: int = 2) -> str:
     """Return compact JSON with a line for each entry of the outer objects, so that a difference of two files can be read."""
     if isinstance(content, dict) and content and depth:
@@ -209,15 +201,17 @@ def in_lines(content: Any, depth: int = 2) -> str:
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _by_field(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _by_field(runs: pandas.DataFrame) -> dict[str, Any]:
     """Return the values of each field, None where it is absent: most fields have few values, which are stored once.
 
     A field is {"values": [distinct values], "runs": [index of each run's]}, without "runs" where all runs share one value,
     or a list with a value for each run, whichever is shorter.
     """
     fields = {}
-    for name in dict.fromkeys(name for run in runs for name in run):
-        values = [run.get(name) for run in runs]
+    for name in runs:
+        values = [_scalar(value) if value is not None and value == value else None for value in runs[name].tolist()]
+        if all(value is None for value in values):
+            continue
         texts = [json.dumps(value) for value in values]  # 1, 1.0 and true are equal in Python
         known = dict(zip(texts, values, strict=True))
         index = {text: i for i, text in enumerate(known)}
@@ -241,10 +235,10 @@ def _runs(fields: Any) -> list[dict[str, Any]]:
 def _by_metric(curves: pandas.DataFrame, metrics: Sequence[str]) -> dict[str, Any]:
     """Return the curves of some metrics: all runs, all lists of steps, each curve with the index of its run and steps."""
     drawn: dict[tuple[str, str, str], list[tuple[int, float | None]]] = {}
-    columns = (curves[name].tolist() for name in (*CURVES, "step", "value"))
+    of_metrics = curves.loc[curves["metric"].isin(metrics)]
+    columns = (of_metrics[name].tolist() for name in (*CURVES, "step", "value"))
     for run_id, name, metric, step, value in zip(*columns, strict=True):
-        if metric in metrics:
-            drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
+        drawn.setdefault((run_id, name, metric), []).append((step, _number(value)))
     runs: dict[tuple[str, str], int] = {}
     steps: dict[tuple[int, ...], int] = {}
     stored = []

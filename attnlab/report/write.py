@@ -27,8 +27,9 @@ from attnlab.report.section import Column, Table, TableRow, two_columns
 from attnlab.report.stored import read_object, rounded, save
 from attnlab.stats.cells import CellSummary, split_tasks
 from attnlab.stats.compared import Compared
-from attnlab.stats.items import split_uncertainty
+from attnlab.stats.items import ItemReader, split_uncertainty
 from attnlab.study.comparison import StudyInfo, compare_info, load_judged
+from attnlab.tracking.client import snapshot
 from attnlab.tracking.runs import study_name
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 FILE = "index.json"
 REPORTS = Path("runs/reports")  # of one's own studies; results that a repository keeps are written elsewhere with `out`
-METHODS = (
+METHODS = {
     "task",
     "data",
     "data_sizes",
@@ -51,7 +52,7 @@ METHODS = (
     "versions",
     "commit",
     "time",
-)
+}
 
 logger = logging.getLogger(__name__)
 
@@ -189,25 +190,25 @@ def write_report(
 
 def _report_one(study: str, folder: Path, root: str | Path | None, *, question: str = "") -> list[Page]:
     """Write the report of one study, and return its page, or one for each of its tasks."""
-    info, runs = load_judged(study, root)
-    info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
-    return write_judged(folder, info, runs, compare_info(info, runs), root)
+    with snapshot():
+        info, runs = load_judged(study, root)
+        info = replace(info, spec=replace(info.spec, question=question or info.spec.question))
+        return write_judged(folder, info, runs, compare_info(info, runs), root)
 
 
 def write_judged(
     folder: Path, info: StudyInfo, runs: pandas.DataFrame, compared: Compared, root: str | Path | None = None
 ) -> list[Page]:
     """Write the report of a study that `load_judged` has read, and return its page, or one for each of its tasks."""
-    from attnlab.tracking.artifacts import load_attention_maps, load_items
-    from attnlab.tracking.client import snapshot
+    from attnlab.tracking.artifacts import item_reader, load_attention_maps
     from attnlab.tracking.runs import load_curves
 
     study = info.spec.study
     with snapshot():
         curves, maps = load_curves(study, root), load_attention_maps(study, root)
-        items = load_items(study, root)
-    pages = _write_study(folder, info, cells=compared.cells, runs=runs, curves=curves, maps=maps, items=items)
-    publish(study, compared, [page.summary.text for page in pages], root)
+        items = item_reader(study, root)
+        pages = _write_study(folder, info, cells=compared.cells, runs=runs, curves=curves, maps=maps, items=items)
+        publish(study, compared, [page.summary.text for page in pages], root)
     return pages
 
 
@@ -219,7 +220,7 @@ def _write_study(
     runs: pandas.DataFrame,
     curves: pandas.DataFrame,
     maps: Sequence[AttentionMap],
-    items: pandas.DataFrame,
+    items: ItemReader,
 ) -> list[Page]:
     """Write the page of a study; of several tasks, a page on each in a subfolder, and one on all of them."""
     if not info.spec.tasks:

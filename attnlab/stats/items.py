@@ -24,9 +24,9 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.stats.compare import CellSummary, ComparisonSpec, comparisons
 from attnlab.stats.paired import LEVEL, Difference, t_quantile
@@ -34,9 +34,9 @@ from attnlab.stats.verdict import NewItems
 
 if TYPE_CHECKING:
     import numpy
-    import pandas
 
-
+Scores = tuple["numpy.ndarray", ...]  # of shape (items,) each: the scores and their counts
+ItemReader = Callable[[str, str], Mapping[int, Scores]]  # cell, metric -> scores by seed
 BLOCKS = 8  # of consecutive segments: more would be shorter than the files of a text, and look independent
 MIN_SHARE = 0.1  # smallest share of the items in the variance that a page states
 
@@ -99,33 +99,24 @@ def judge_items(cells: Sequence[CellSummary], parts: Sequence[UncertaintyParts],
     return [replace(judged(cell), further=tuple(map(judged, cell.further))) for cell in cells]
 
 
-def split_uncertainty(
-    items: pandas.DataFrame, cells: Sequence[CellSummary], spec: ComparisonSpec
-) -> tuple[UncertaintyParts, ...]:
+def split_uncertainty(items: ItemReader, cells: Sequence[CellSummary], spec: ComparisonSpec) -> tuple[UncertaintyParts, ...]:
     """Return the parts for each comparison of a study if its runs have the same items in at least two shared seeds.
 
     Args:
-        items: As `attnlab.load_items` returns them.
+        items: As `item_reader` of `attnlab.tracking.artifacts` returns it.
         cells: The study's cell summaries.
-        spec: The comparison that the study makes; items of another metric are left out. Another estimand than the mean has no
-            such parts.
+        spec: The comparison that the study makes. Another estimand than the mean has no such parts.
     """
     if not spec.estimator.is_mean:
         return ()
-    scores = items.loc[items["metric"] == spec.metric, ["cell", "seed", "score", "count"]]
-    groups: Any = scores.groupby(["cell", "seed"], sort=False, observed=True)
-    runs = {(str(cell), int(seed)): (run["score"].to_numpy(), run["count"].to_numpy()) for (cell, seed), run in groups}
     parts = []
-    for comparison in comparisons(cells):
+    for comparison in sorted(comparisons(cells), key=lambda cell: cell.baseline):  # which is read once
         if comparison.difference is not None:
-            pairs = [(runs.get((comparison.name, s)), runs.get((comparison.baseline, s))) for s in comparison.values]
-            errors = _standard_errors([(a, b) for a, b in pairs if a is not None and b is not None])
+            baseline, cell = items(comparison.baseline, spec.metric), items(comparison.name, spec.metric)
+            errors = _standard_errors([(cell[s], baseline[s]) for s in comparison.values if s in cell and s in baseline])
             if errors is not None:
                 parts.append(UncertaintyParts(comparison.name, comparison.baseline, *errors))
     return tuple(parts)
-
-
-Scores = tuple["numpy.ndarray", "numpy.ndarray"]  # (n,) scores and what each counts
 
 
 def _standard_errors(pairs: Sequence[tuple[Scores, Scores]]) -> tuple[float, float, int] | None:

@@ -14,8 +14,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -270,33 +271,41 @@ def load_items(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     """
     import pandas
 
-    folder = runs_folder(root)
-    client = connect(folder)
-    experiment = find_experiment(client, study)
-    frames = []
-    for record in search_runs(client, experiment.experiment_id):
-        if not record.items or not record.is_current:
-            continue
-        path, name = _local_path(record), record.name
-        if path is not None:
-            arrays = read_items(path, name)
-        else:
-            with tempfile.TemporaryDirectory() as copy:
-                arrays = read_items(Path(client.download_artifacts(record.run_id, ITEMS_FILE, copy)), name)
-        of_run = {field: getattr(record, field) for field in ("run_id", "name", "cell", "seed")}
-        frames.append(pandas.DataFrame({**of_run, **arrays}))
+    client, records = _records_with_items(study, root)
     columns = ["run_id", "name", "cell", "seed", "item", "metric", "score", "count"]
-    if not frames:
-        return pandas.DataFrame(columns=columns)
-    items = pandas.concat(frames, ignore_index=True)
-    return items.reindex(columns=columns)
+    frames = [pandas.DataFrame({**dict(record), **_read_items_of(record, client)}, columns=columns) for record in records]
+    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
 
 
-def _local_path(record: RunRecord) -> Path | None:
-    """Return the file of a run's items if it is on this machine: MLflow would query its database for each file."""
+def item_reader(study: str, root: str | Path | None = None) -> Callable[[str, str], dict[int, tuple[numpy.ndarray, ...]]]:
+    """Return a function of a cell and a metric that reads the scores and counts of the items of each seed.
+
+    It keeps those of two cells, because those of all the runs of a study may need more memory than there is.
+    """
+    client, records = _records_with_items(study, root)
+
+    @lru_cache(maxsize=2)
+    def read(cell: str, metric: str) -> dict[int, tuple[numpy.ndarray, ...]]:
+        of_seeds = {record.seed: _read_items_of(record, client) for record in records if record.cell == cell}
+        return {seed: (items["score"], items["count"]) for seed, items in of_seeds.items() if items["metric"] == metric}
+
+    return read
+
+
+def _records_with_items(study: str, root: str | Path | None) -> tuple[MlflowClient, list[RunRecord]]:
+    client = connect(runs_folder(root))
+    records = search_runs(client, find_experiment(client, study).experiment_id)
+    return client, [record for record in records if record.items and record.is_current]
+
+
+def _read_items_of(record: RunRecord, client: MlflowClient) -> dict[str, Any]:
+    """Return the items of a run from its file if this machine has it: MLflow would query its database for each file."""
     address = urlparse(record.artifact_uri)
     path = Path(unquote(address.path)) / ITEMS_FILE
-    return path if address.scheme in ("", "file") and path.is_file() else None
+    if address.scheme in ("", "file") and path.is_file():
+        return read_items(path, record.name)
+    with tempfile.TemporaryDirectory() as copy:
+        return read_items(Path(client.download_artifacts(record.run_id, ITEMS_FILE, copy)), record.name)
 
 
 def read_items(source: Path | bytes, name: str, where: str = ITEMS_FILE) -> dict[str, object]:

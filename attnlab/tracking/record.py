@@ -16,6 +16,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
+from sys import intern
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -69,7 +70,7 @@ class DamagedRecord(ValueError):
 
 def _from_json(text: Any) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=lambda pairs: {intern(key): value for key, value in pairs})  # keys once
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,14 +258,17 @@ def load_curves(study: str, root: str | Path | None = None) -> pandas.DataFrame:
     uri = tracking_uri(folder)
     with readable_errors(uri):
         curves = read_curves(client, uri, current)
-    points = [
-        (record.run_id, record.name, key, step, value)
+    keys = [
+        (record.run_id, record.name, key)
         for record in current
         for key in sorted(record.metrics)
-        if not key.startswith(PREFIX)
-        for step, value in curves.get((record.run_id, key), ())
+        if not key.startswith(PREFIX) and (record.run_id, key) in curves
     ]
-    return pandas.DataFrame(points, columns=["run_id", "name", "metric", "step", "value"])
+    names = pandas.DataFrame(keys, columns=["run_id", "name", "metric"], dtype="category")
+    points = [curves[run_id, key] for run_id, _, key in keys]
+    table = names.loc[names.index.repeat([*map(len, points)])].reset_index(drop=True)
+    steps, values = zip(*chain.from_iterable(points), strict=True) if points else ((), ())
+    return table.assign(step=steps, value=values)
 
 
 def read_curves(client: MlflowClient, uri: str, records: Sequence[RunRecord]) -> Curves:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy
-import pandas
 import pytest
 
 from attnlab.report.notes import NEW_ITEMS
@@ -11,7 +10,7 @@ from attnlab.report.stored import cells_frame
 from attnlab.report.verdicts import verdict_table
 from attnlab.report.wording import describe_verdict
 from attnlab.report.write import write_report as report
-from attnlab.stats.items import UncertaintyParts, judge_items, split_uncertainty, standard_errors
+from attnlab.stats.items import ItemReader, Scores, UncertaintyParts, judge_items, split_uncertainty, standard_errors
 from attnlab.study.run import run
 from tests.report.test_summary import ONE, study
 from tests.study.test_study import QUIET
@@ -21,19 +20,18 @@ from tests.support.specs import changed
 
 def made_up(
     *, of_seed: float, of_item: float, seeds: int = 40, items: int = 400, count: int = 1
-) -> tuple[pandas.DataFrame, dict[str, list[float]]]:
+) -> tuple[ItemReader, dict[str, list[float]]]:
     """Return items and values of two cells whose difference has these standard deviations over seeds and over items."""
     rng = numpy.random.default_rng(1)
     by_item = rng.normal(0, of_item, items)
-    rows, values = [], {"dense": [], "no_wo": []}
+    by_cell: dict[str, dict[int, Scores]] = {"dense": {}, "no_wo": {}}
+    values: dict[str, list[float]] = {"dense": [], "no_wo": []}
     for seed in range(seeds):
         shift = rng.normal(0, of_seed)
         for cell, scores in (("dense", numpy.full(items, 2.0)), ("no_wo", 2.0 + by_item + shift)):
             values[cell].append(float(scores.mean()))
-            rows.append(
-                pandas.DataFrame({"cell": cell, "seed": seed, "metric": "bits_per_byte", "score": scores, "count": count})
-            )
-    return pandas.concat(rows), values
+            by_cell[cell][seed] = scores, numpy.full(items, count)
+    return lambda cell, metric: by_cell[cell], values
 
 
 @pytest.mark.parametrize(("of_seed", "of_item"), [(0.01, 0.02), (0.001, 0.2)])

@@ -120,19 +120,17 @@ def _group_points(
 
     The mean at a step at which a run is not finite is NaN: a gap.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for run_id in points["run_id"].unique():
-        if run_id in runs:
-            cell, completed = runs[run_id]
-            groups.setdefault((cell.name, "" if completed else run_id), []).append(run_id)
+    first: dict[tuple[str, str], str] = {}  # run of each curve
+    curves = {
+        run_id: first.setdefault((cell.name, "" if completed else run_id), run_id) for run_id, (cell, completed) in runs.items()
+    }
     grouped = []
-    for run_ids in groups.values():
-        selected = points[points["run_id"].isin(run_ids)]
+    for curve, selected in points.groupby(points["run_id"].astype(object).map(curves.get), sort=False):
         values: Any = selected["value"]
         values = values.where(values.abs() < math.inf)
         steps = values.groupby(selected["step"]).agg(["mean", "min", "max"])
         steps[values.isna().groupby(selected["step"]).any()] = math.nan
-        grouped.append((*runs[run_ids[0]], _thin(list(steps.itertuples(name=None)))))
+        grouped.append((*runs[str(curve)], _thin(list(steps.itertuples(name=None)))))
     return grouped
 
 
