@@ -84,7 +84,7 @@ def rendered(display: ProgressDisplay, width: int) -> list[str]:
 def test_count_bar_and_time_left_never_disappear(width: int, name: str) -> None:
     every, line, starting = rendered(training(name)[0], width)
     assert len(line) <= width and " 500/1000 " in line and "━" in line and "00:31" in line
-    assert " 3/14 " in every and "starting" in starting
+    assert " 5/16 " in every and "starting" in starting
 
 
 def test_the_time_left_follows_the_steps_that_this_call_trained() -> None:

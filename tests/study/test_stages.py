@@ -147,7 +147,7 @@ def test_a_run_waits_until_the_run_that_it_starts_from_has_completed(root: Path)
         scheduler.open()
         first = scheduler.claim()
         assert first is not None and first.run.phase == "stage"
-        assert scheduler.claim() is None and scheduler.has_pending
+        assert scheduler.claim() is None and scheduler.remaining
         scheduler.record_end(first, Result(RunState.COMPLETED, {"bits_per_byte": 1.0}))
         second = scheduler.claim()
         assert second is not None and second.run.name == "dense s0" and not second.problem

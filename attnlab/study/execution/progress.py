@@ -114,13 +114,13 @@ class ProgressDisplay:
 
         Args:
             runs: the number of runs that are left.
-            finished: the number of runs that earlier calls finished.
+            finished: the number of runs that are finished; later ones of other parents are in `count_ended`.
             workers: the number of runs that train at the same time.
             metrics: the final metric to show when a run ends is the first of these that it has.
         """
-        self._count, self._done, self._metrics, self._progress = runs, 0, metrics, self._bars()
+        self._count, self._done, self._metrics, self._progress = finished + runs, finished, metrics, self._bars()
         self._runs.clear()  # an aborted study, which left the bars of its runs, may have used this display
-        self._all = self._add_bar("all runs", total=runs)
+        self._all = self._add_bar("all runs", total=self._count, completed=finished)
         before = f", {finished} finished before" if finished else ""
         together = f", {min(workers, runs)} at a time" if min(workers, runs) > 1 else ""
         self.print(f"{study}: {count(runs, 'run')} to do{before}{together}")
@@ -130,6 +130,11 @@ class ProgressDisplay:
     @property
     def _has_bars(self) -> bool:
         return self._progress.live.is_started
+
+    def count_ended(self, left: int) -> None:
+        """Show how many runs of the study are left, waiting or training, here or in other parents."""
+        self._done = max(self._done, self._count - left)
+        self._update_all()
 
     def start_run(self, name: str, *, total: int | None = None) -> None:
         """Show that a run of ``total`` steps starts; None: their number is not known."""
@@ -202,8 +207,8 @@ class ProgressDisplay:
             self._runs[name] = _RunProgress(self._add_bar(escape_controls(shorten(name)), notes="starting"), now, now)
         return self._runs[name]
 
-    def _add_bar(self, name: str, *, total: int | None = None, notes: str = "") -> Task:
-        self._progress.add_task(name, total=total, notes=notes)
+    def _add_bar(self, name: str, *, total: int | None = None, completed: int = 0, notes: str = "") -> Task:
+        self._progress.add_task(name, total=total, completed=completed, notes=notes)
         return self._progress.tasks[-1]
 
 

@@ -127,7 +127,7 @@ class Runner:
         while len(self._active) < self._concurrency.workers and self._launch_next():
             pass
         if not self._active:
-            if not self._scheduler.has_pending:
+            if not self._scheduler.remaining:
                 return False
             time.sleep(POLL_SECONDS)  # other parents train the rest; if one dies, its runs return to the queue
         # 2. Wait for a child to send something or to end, unless messages have been received already.
@@ -173,6 +173,7 @@ class Runner:
     def _launch_next(self) -> bool:
         """Claim and start the next run; return False when nothing can be claimed."""
         claimed = self._scheduler.claim()
+        self._count_ended()
         if claimed is None:
             return False
         if self._scheduler.finished_elsewhere(claimed):
@@ -264,11 +265,17 @@ class Runner:
                 self._launch(active, slot=active.slot)
             return
         again = ending.is_lost and failed_attempts <= self._plan.study.retries
+        self._count_ended()
         self._display.end_run(active.run.name, ending, again=again)
         if again:
             self._launch(active, slot=active.slot)
         else:
             self._scheduler.record_end(active, ending)
+
+    def _count_ended(self) -> None:
+        """Show the runs that other parents have ended; the display counts this parent's itself."""
+        if self._scheduler.store.shared:
+            self._display.count_ended(self._scheduler.remaining)
 
     def _end_untrained(self, claimed: RunInFlight) -> None:
         """Fail a run because the run that it starts from did not complete; the next call of the study tries it again."""

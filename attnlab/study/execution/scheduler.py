@@ -205,10 +205,10 @@ class Scheduler:
 
     @property
     def remaining(self) -> int:
-        """The number of runs still to come, as far as it is known."""
+        """The number of runs that have yet to end, here or in other parents, as far as it is known."""
         trials = sum(len(set(search.keys) - search.ended) for search in self._searches.values())
         undecided = sum(not self._is_decided(name) for name in self._searches)
-        return len(self.runs) - len(self.finished) + trials + undecided * len(self._plan.seeds)
+        return len(self._grid.open_keys() & (self.runs.keys() - self.finished)) + trials + undecided * len(self._plan.seeds)
 
     @property
     def trials(self) -> list[str]:
@@ -261,12 +261,6 @@ class Scheduler:
             self._recovered_at = time.monotonic()
             for queue in self._queues:
                 queue.recover({}, wanted=())
-
-    @property
-    def has_pending(self) -> bool:
-        """True while a run of this study is waiting or running, here or in another parent."""
-        searching = any(not search.is_over for search in self._searches.values())
-        return searching or bool(self._grid.open_keys() & self.runs.keys())
 
     # ---------------------------------------------------------------- runs that start from others
 
