@@ -79,7 +79,6 @@ class Setting:
         attention_dropout: probability of dropping an attention weight in training.
         attention_bias: whether the projections have biases; ``out``: the residual projections alone.
         initialization: ``default`` or ``gpt2``.
-        compile: whether the model runs under ``torch.compile``.
     """
 
     role: str
@@ -95,7 +94,6 @@ class Setting:
     attention_dropout: float = 0.0
     attention_bias: bool | str = False
     initialization: str = "default"
-    compile: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class Component(nn.Module):
         roles: the supported roles, among ``causal``, ``bidirectional`` and ``cross``.
         supports_memory: False for a component that only works when keys and queries have the same positions.
         supports_cache: False when the effect of the component on a new position depends on inputs that no cache holds.
-        supports_compile: False for a component that ``torch.compile`` does not capture.
+        supports_compile: False for a component at which ``torch.compile`` breaks the graph.
         permutation_equivariant: False when its effect depends on positions; it then replaces a position scheme.
         window: w, for a component with a ``visible`` of exactly ``|i - j| < w``; None for others. Backends then skip other
             logits when they can.
@@ -187,8 +185,6 @@ class Component(nn.Module):
             return f"does not support the role {setting.role} (supports {', '.join(sorted(cls.roles))})"
         if setting.memory and not cls.supports_memory:
             return "does not support memory (model.mem_len)"
-        if setting.compile and not cls.supports_compile:
-            return "does not support torch.compile (train.compile)"
         return None
 
     def new_cache(self) -> Cache | None:

@@ -31,7 +31,6 @@ class ValueEmbedding(Component):
     roles = frozenset({"causal", "bidirectional"})
     supports_memory = False  # which has no tokens
     parameter_roles = MappingProxyType({"table": "embedding"})
-    supports_compile = False  # the model sets the tokens of each call
     reads_tokens = True
     paper = "Karpathy 2025"
 

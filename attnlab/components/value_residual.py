@@ -21,7 +21,6 @@ from attnlab.components.base import Component, ComponentConfig
 class ValueResidual(Component):
     """A learned mixture of each block's values with the values of the first block of its stack."""
 
-    supports_compile = False  # the blocks are compiled one by one
     paper = "Zhou et al. 2024"
 
     def __init__(self, config: ComponentConfig) -> None:

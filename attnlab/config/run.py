@@ -101,7 +101,7 @@ class TrainConfig(Section):
         default="fp32",
         description="fp16: with loss scaling; auto: bf16 on a device that has instructions for it, else fp32",
     )
-    compile: bool = Field(default=False, description="torch.compile the blocks, for variants that support it")
+    compile: bool = Field(default=False, description="torch.compile the forward pass and the loss")
     eval_every: Count | None = Field(
         default=None, description="steps between evaluations; null: each epoch, or only at the end"
     )

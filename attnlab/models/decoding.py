@@ -19,7 +19,7 @@ With caches, each call of a module computes its new positions alone.
 
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -149,7 +149,7 @@ def decode(
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode(), _uncompiled(model):
+        with torch.inference_mode():
             encoded = model.encode(source, source_mask)
             search = _BeamSearch(len(source), beam=beam, length_penalty=length_penalty, max_length=max_length, end=end)
             with nullcontext() if not cached else key_value_cache(model.decoder) as caches:
@@ -158,13 +158,6 @@ def decode(
                 return search.run(steps)
     finally:
         model.train(training)
-
-
-def _uncompiled(model: nn.Module) -> AbstractContextManager[object]:
-    """Return a context in which compiled blocks run uncompiled: each step has other lengths, and would compile them again."""
-    if all(module._compiled_call_impl is None for module in model.modules()):
-        return nullcontext()  # without the import of torch.compile
-    return torch.compiler.set_stance("force_eager")
 
 
 class _Steps:

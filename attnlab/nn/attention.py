@@ -94,7 +94,6 @@ def unsupported(
     device: str,
     head_dim: int | None = None,
     precision: str = "fp32",
-    compile: bool = False,
     dropout: float = 0.0,
 ) -> str | None:
     """Return the reason why ``backend`` cannot compute a configuration on this machine, or None.
@@ -106,14 +105,10 @@ def unsupported(
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         head_dim: width of one head's queries and keys; None skips the check of the width.
         precision: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
-        compile: whether the model runs under ``torch.compile``.
         dropout: probability of dropping an attention weight in training.
     """
     if backend == "flex":
         return _unsupported_by_flex(device=device, head_dim=head_dim, dropout=dropout)
-    if backend == "blocked" and compile:
-        # torch.compile unrolls the loop once per sequence length, and silently stops compiling at its recompilation limit.
-        return "backend blocked does not support torch.compile: it loops over blocks in Python"
     if backend != "xformers":
         return None
     multiple = 4 if precision == "fp32" else 8  # the kernels read 16 bytes at a time
@@ -154,7 +149,7 @@ def resolve_backend(
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         hook: hook of the position scheme. A bias that requires gradients puts SDPA on its slow path.
         backends: the backends that the variant declares, and that compute the functions of its components.
-        compiled: True under ``torch.compile``, which does not support ``blocked``.
+        compiled: True under ``torch.compile``, which unrolls the loop of ``blocked`` again for each length.
     """
     fallback = "reference" if hook == "bias" else "sdpa"
     preferred = [fallback] if compiled or device.startswith("cuda") else ["blocked", fallback]

@@ -107,7 +107,6 @@ def _setting(config: RunConfig, part: Part, options: Mapping[str, Any]) -> Setti
         attention_dropout=model.attention_dropout,
         attention_bias=model.attention_bias,
         initialization=model.initialization,
-        compile=config.train.compile,
     )
 
 
@@ -235,7 +234,6 @@ def _backend(config: RunConfig, task: Task, part: Part) -> str | None:
         device=config.machine.device,
         head_dim=part.variant_class.head_dim(config.model.dim, part.heads(config)),
         precision=config.train.precision,
-        compile=config.train.compile,
         dropout=config.model.attention_dropout,
     )
 

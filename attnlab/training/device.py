@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
-from torch import nn
 
 from attnlab._util.machine import reset_peak_memory, reuse_freed_memory
 from attnlab.config.run import MachineConfig, RunConfig
@@ -101,16 +101,19 @@ def unsupported(device: str, *, compile: bool = False) -> str | None:
     )
 
 
-def compile_blocks(blocks: Iterable[nn.Module]) -> None:
-    """Compile each block in place with ``torch.compile``; compilation happens at the first call.
+def compile_step(loss: Callable[..., Any], *, cuda_graphs: bool) -> Callable[..., Any]:
+    """Compile the loss of a training step with ``torch.compile``, at its first call and again for a second shape.
 
-    Compiling in place keeps the names of the weights. Equal blocks share the compiled code. A second input shape (in
-    evaluation, or of reviews of other lengths) triggers one more compilation, for any shape; the plan refuses a backend for
-    which that fails (``attnlab.nn.attention.unsupported``). Kernels are chosen without autotuning, so that a run is
-    reproducible.
+    No kernel is autotuned, so that runs repeat. ``cuda_graphs`` launches all of a step at once (``mode="reduce-overhead"``).
     """
-    for block in blocks:
-        block.compile(options={"deterministic": True})
+    return torch.compile(loss, options={"deterministic": True, "triton.cudagraphs": cuda_graphs})
+
+
+def compilations() -> dict[str, float]:
+    """Return the numbers of graphs that ``torch.compile`` made in this process, and of breaks between them, as costs."""
+    from torch._dynamo.utils import counters
+
+    return {"compiled_graphs": counters["stats"]["unique_graphs"], "graph_breaks": sum(counters["graph_break"].values())}
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:

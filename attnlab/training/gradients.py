@@ -9,8 +9,8 @@ fp16, so that the loss is multiplied by a scale before the backward pass and gra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -30,6 +30,12 @@ INITIAL_SCALE, MOST_SKIPPED = 2.0**16, 50  # of the loss; steps in a row, after 
 Memory = list[Tensor] | None  # for each block, the hidden states before this segment: (rows, mem_len, dim)
 
 
+def loss_of(model: Model, task: Task, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+    """Return the mean loss over the targets of a batch, and the memory for the next one."""
+    output, memory = model.forward_batch(batch, memory)
+    return task.loss(output, batch), memory
+
+
 def backward(
     model: Model,
     batch: RankBatch,
@@ -40,6 +46,7 @@ def backward(
     device: torch.device,
     group: Group,
     scaler: LossScaler | None = None,
+    compute: Callable[..., tuple[Tensor, Memory]] = loss_of,
 ) -> tuple[Tensor, Memory]:
     """Accumulate in ``model`` the gradient of the mean loss over all targets of a batch, summed over the ranks.
 
@@ -47,6 +54,7 @@ def backward(
         batch: this rank's part of the batch.
         memory: the hidden states of its rows; None or empty without memory.
         scaler: scales the gradients; None does not.
+        compute: ``loss_of``, or the same compiled.
 
     Returns:
         The loss of the whole batch, a scalar still on the device, and the memory for the next batch.
@@ -58,12 +66,15 @@ def backward(
     for i, (part, share) in enumerate(zip(batch.parts, batch.shares, strict=True)):
         with layer_losses_times(scale * share):
             with autocast(device, config.train.precision):
-                output, memories[i] = model.forward_batch(part, memories[i])
-                # The mean over no targets is NaN even with weight 0. Gradients must exist all the same: all ranks sum theirs.
-                part_loss = task.loss(output, part) * share if share else _zero(output)
-            del output  # free them before the backward pass, which keeps the tensors that it needs
-            (part_loss * scale).backward()
-        loss += part_loss.detach()
+                # A compiled step has one graph for batches that start with an empty memory, and one for the others.
+                before, part = None if part.fresh else memories[i], replace(part, fresh=False)
+                if share:
+                    part_loss, memories[i] = compute(model, task, part, before)
+                else:  # the mean over no targets is NaN; gradients must exist all the same: all ranks sum theirs
+                    output, memories[i] = model.forward_batch(part, before)
+                    part_loss = _zero(output)
+            (part_loss * share * scale).backward()
+        loss += part_loss.detach() * share
     # One message: the loss travels with the gradients.
     group.all_reduce([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     return loss, _join(memories)

@@ -7,7 +7,7 @@ stores, is therefore its model, optimizer, random streams, scores on ``valid`` a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,10 +25,10 @@ from attnlab.registry import TASKS
 from attnlab.tasks import Task
 from attnlab.tasks.validation import check_first_batch, prepare_task
 from attnlab.training import checkpoint, costs
-from attnlab.training.device import compile_blocks, synchronise
+from attnlab.training.device import compilations, compile_step, synchronise
 from attnlab.training.distributed import Group
 from attnlab.training.evaluate import ItemScores, evaluate, evaluate_lengths
-from attnlab.training.gradients import LossScaler, Memory, Prefetcher, backward
+from attnlab.training.gradients import LossScaler, Memory, Prefetcher, backward, loss_of
 from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_learning_rate, total_steps
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
@@ -89,8 +89,11 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, config.train)
         self.scaler = LossScaler(config.train.precision, device)
         self.fixed_costs = group.on_rank_zero(lambda: costs.fixed_costs(self.model, config, self.task, figures))
+        self.loss: Callable[..., tuple[Tensor, Memory]] = loss_of
         if config.train.compile:
-            compile_blocks(block for stack in self.model.stacks for block in stack)
+            # A graph of CUDA has fixed shapes, and its next call overwrites what the last one returned.
+            fixed = not (self.task.shapes_vary or config.model.mem_len or config.train.gradient_accumulation > 1)
+            self.loss = compile_step(loss_of, cuda_graphs=device.type == "cuda" and fixed)
         self.kept_memory = KeptMemory() if config.machine.reuse_memory and self.task.shapes_vary else None
         self.prefetcher = Prefetcher(self.task, config, group=group, device=device)
         self.memory: Memory = None
@@ -145,6 +148,7 @@ class Trainer:
             device=self.device,
             group=self.group,
             scaler=self.scaler,
+            compute=self.loss,
         )
         self.pending.append(loss)
         if not self.scaler.step(self.optimizer, list(self.model.parameters()), grad_clip=train_config.grad_clip):
@@ -302,6 +306,7 @@ class Trainer:
             "data_seconds": self.prefetcher.seconds,
             "steps": self.step,
             **({"skipped_steps": self.scaler.skipped} if self.scaler.is_active else {}),
+            **(compilations() if self.config.train.compile else {}),
         }
         return run_costs if self.start is None else run_costs | self.start.chain_costs(run_costs)
 

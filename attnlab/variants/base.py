@@ -233,8 +233,6 @@ class Variant(nn.Module):
             return "does not support biases in its projections (model.attention_bias)"
         if setting.initialization == "gpt2" and cls.residual_projections is None:
             return "declares no residual_projections, which model.initialization: gpt2 scales"
-        if setting.compile and not cls.supports_compile:
-            return "does not support torch.compile (train.compile)"
         if (precision := setting.precision) in processor.DTYPES and setting.device == "cpu":
             layers = [f"nn.{layer.__name__}" for layer in cls.recurrent_layers if not processor.runs_in_half(layer, precision)]
             if layers:

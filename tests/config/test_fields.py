@@ -51,7 +51,7 @@ def test_one_more_field_is_listed_and_is_a_path() -> None:
 def test_a_field_lists_its_choices() -> None:
     rows = {path: description for path, _, description in _config_keys.config_keys()}
     assert rows["base.train.precision"].startswith("fp32, bf16, fp16, auto; ")
-    assert rows["base.train.compile"].startswith("torch.compile the blocks")
+    assert rows["base.train.compile"].startswith("torch.compile the forward pass")
 
 
 def test_one_more_field_is_in_the_columns_and_the_fingerprint() -> None:

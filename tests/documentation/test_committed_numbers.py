@@ -192,13 +192,6 @@ CLAIMS = [
     ),
     Claim(
         GPU,
-        "width # took # ms instead of #, but one of width # took # ms instead of #",
-        lambda: [
-            n for w in (768, 256) for n in (w, *(on_gpu(f"step: 12 x {w}, bf16{how}")["ms"] for how in (" compiled", "")))
-        ],
-    ),
-    Claim(
-        GPU,
         "took #, # and # times as many steps per second as one",
         lambda: [on_gpu("several: processes")[f"times_{n}"] for n in (2, 4, 8)],
     ),

@@ -246,13 +246,6 @@ def test_head_widths_without_a_kernel_are_unsupported(precision: str, multiple: 
     assert unsupported("sdpa", device="cuda", head_dim=multiple // 2, precision=precision) is None
 
 
-def test_blocks_are_not_compiled() -> None:
-    reason = unsupported("blocked", device="cpu", compile=True)
-    assert reason is not None and "blocked" in reason and "torch.compile" in reason
-    assert [unsupported(name, device="cpu", compile=True) for name in ("reference", "sdpa")] == [None, None]
-    assert unsupported("blocked", device="cpu") is None
-
-
 @pytest.mark.parametrize(
     ("device", "hook", "backends", "expected"),
     [

@@ -41,7 +41,6 @@ class OtherWeights(Component):
 
     supports_cache = False
     supports_memory = False
-    supports_compile = False
 
     def weights(self, logits, visible):  # type: ignore[no-untyped-def]
         return logits.sigmoid()
@@ -126,7 +125,6 @@ def test_two_components_that_replace_one_computation_are_refused_by_name() -> No
         ("softcap", {"backend": "sdpa"}, ["changes score", "reference or blocked", "sdpa"]),
         ("sink", {"backend": "sdpa"}, ["changes weights", "reference or blocked", "sdpa"]),
         ("other_weights", {"model.mem_len": 5}, ["memory"]),
-        ("other_weights", {"train.compile": True}, ["torch.compile"]),
         ("lab.py:Nothing", {}, ["changes no place"]),
         ({"name": "window", "size": 0}, {}, ["size of at least 1, got 0"]),
         ({"name": "softcap", "cap": -2.0}, {}, ["positive cap, got -2"]),

@@ -121,9 +121,7 @@ def _group_points(
     The mean at a step at which a run is not finite is NaN: a gap.
     """
     first: dict[tuple[str, str], str] = {}  # run of each curve
-    curves = {
-        run_id: first.setdefault((cell.name, "" if completed else run_id), run_id) for run_id, (cell, completed) in runs.items()
-    }
+    curves = {i: first.setdefault((cell.name, "" if completed else i), i) for i, (cell, completed) in runs.items()}
     grouped = []
     for curve, selected in points.groupby(points["run_id"].astype(object).map(curves.get), sort=False):
         values: Any = selected["value"]

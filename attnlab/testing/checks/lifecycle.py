@@ -61,10 +61,8 @@ def compiled(target: CheckTarget) -> str:
     """
     if not target.variant.supports_compile:
         raise NotDeclared("`supports_compile` is False")
-    if target.backend == "xformers":
+    if target.backend in ("xformers", "blocked"):
         raise NotDeclared("`supports_compile` covers torch's own kernels only")
-    if reason := attention.unsupported(target.backend, device=target.device, compile=True):
-        raise NotDeclared(reason)
     auto = attention.resolve_backend(target.device, hook=target.scheme.hook, backends=target.variant.backends, compiled=True)
     backends = dict.fromkeys([target.backend, auto] if target.backend == "reference" else [target.backend])
     gap = max(_compile_gap(target, name) for name in backends)
