@@ -2,6 +2,7 @@
 
 import io
 import logging
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,8 @@ def test_cells_and_sentences_are_escaped(capsys: pytest.CaptureFixture[str]) -> 
 def test_labels_and_refusals_are_escaped() -> None:
     assert all(is_clean(str(label)) for label in labels([HOSTILE, {"name": HOSTILE, HOSTILE: HOSTILE}, [HOSTILE]]))
     assert all(is_clean(str(label)) for label in labels([f"a:{HOSTILE}", f"b:{HOSTILE}"]))
-    assert is_clean(str(Cell("a", {}, tiny(), refusal=HOSTILE).refusal))
+    missing: Any = None
+    assert is_clean(str(Cell("a", {}, tiny(), missing, {}, refusal=HOSTILE).refusal))
 
 
 def test_log_lines_and_the_display_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
