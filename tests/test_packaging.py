@@ -28,6 +28,7 @@ PRIVATE = {  # of PyTorch: a new version may change them without notice
     "torch._dynamo",
     "torch._dynamo.config",
     "torch._dynamo.exc.FailOnRecompileLimitHit",
+    "torch._dynamo.utils.counters",
     "torch._subclasses.fake_tensor.FakeTensor",
     "torch._subclasses.fake_tensor.FakeTensorMode",
     "torch.autograd.graph._engine_run_backward",
@@ -109,7 +110,7 @@ def test_the_private_names_of_pytorch_exist(name: str) -> None:
         import_module(name)
     else:
         module, _, attribute = name.rpartition(".")
-        assert callable(getattr(import_module(module), attribute))
+        assert hasattr(import_module(module), attribute)
 
 
 def workflows() -> dict[str, Any]:

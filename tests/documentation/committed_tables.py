@@ -216,7 +216,7 @@ TEXTS = {  # name -> where its parts begin and end in its file; a study's commen
     INDEX: ("Can the output projection", "## Install"),
     PAIRING: ("In the quickstart, the first", "## What else"),
     FACTORS: ("has eight components", "## Critical"),
-    GPU: ("[The page of an NVIDIA", "## Memory", "on an H200, with 12 blocks", "because"),
+    GPU: ("[The page of an NVIDIA", "## Memory"),
     "docs/tutorials.md": ("models with two layers translate", "`attnlab generate RUN --prompt TEXT --beam 5`"),
     "docs/studies/length.md": ("asks this of ten layers", "\0"),
 }
@@ -268,7 +268,6 @@ SETTINGS = {  # fragments with values of the study's file, which are no results
     FACTORS: ["eight components in 16 cells"],
     "critical-components-cpu": ["a 16-cell fraction of their 128 combinations"],
     GPU: [
-        "with 12 blocks and 32,768 tokens",
         "2, 4 and 8 runs of a small model (depth 2, width 64, 16 x 128 tokens",
         "PyTorch 2.11, CUDA 13.0, 16 CPU cores",
         "width 256, `xformers`",

@@ -1,7 +1,9 @@
 """The shell of a page, and a study that is recorded once for all pages."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 
 from attnlab.cli.main import main
@@ -22,5 +24,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    yield Shell(tmp_path, monkeypatch, capsys)
+    mlflow.set_tracking_uri(None)  # type: ignore[arg-type] a page may set it for the whole process

@@ -79,7 +79,7 @@ def test_an_interval_that_excludes_zero_beside_an_open_verdict_has_the_simultane
     (note,) = (note for note in notes(list(cells.values()), SPEC) if note.startswith(SIMULTANEOUS_MARK))
     assert f"hidden {hidden.format()}." in note, "the note has the other interval"
     summary = summarize(list(cells.values()), SPEC).text
-    assert f", simultaneous ± {outer.format_half_width()}, with " in summary and summary.count("simultaneous") == 1
+    assert f", simultaneous ± {outer.format_half_width()}, " in summary and summary.count("simultaneous") == 1
 
 
 def test_no_table_shows_an_interval_that_contradicts_its_verdict() -> None:

@@ -76,8 +76,8 @@ def test_the_documented_numbers_of_properties_are_those_of_the_checks() -> None:
     page = " ".join((ROOT / "docs" / "how-to" / "check.md").read_text(encoding="utf-8").split())
     for words, checks in (
         ("variant against {} properties", CHECKS),
-        ("against {} properties (shapes", POSITION_CHECKS),
-        ("A task is tested against {}:", TASK_CHECKS),
-        ("encoder_decoder`) is tested against {}:", MODEL_CHECKS),
+        ("against {} properties, a task", POSITION_CHECKS),
+        (", a task against {} (", TASK_CHECKS),
+        ("encoder_decoder`) against {}.", MODEL_CHECKS),
     ):
         assert words.format(len(checks)) in page

@@ -127,7 +127,7 @@ class Runner:
         while len(self._active) < self._concurrency.workers and self._launch_next():
             pass
         if not self._active:
-            if not self._scheduler.remaining:
+            if not self._scheduler.has_pending:
                 return False
             time.sleep(POLL_SECONDS)  # other parents train the rest; if one dies, its runs return to the queue
         # 2. Wait for a child to send something or to end, unless messages have been received already.

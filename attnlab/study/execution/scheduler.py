@@ -262,6 +262,12 @@ class Scheduler:
             for queue in self._queues:
                 queue.recover({}, wanted=())
 
+    @property
+    def has_pending(self) -> bool:
+        """True while a ticket of this study is open, here or in another parent; that of a finished run has yet to be closed."""
+        searching = any(not search.is_over for search in self._searches.values())
+        return searching or bool(self._grid.open_keys() & self.runs.keys())
+
     # ---------------------------------------------------------------- runs that start from others
 
     def _is_open(self, key: str) -> bool:
