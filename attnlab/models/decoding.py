@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.components import Component
+from attnlab.models.backbone import Backbone
 from attnlab.models.encoder_decoder import EncoderDecoder
 from attnlab.nn.cache import Cache
 from attnlab.nn.shift import ShortConvolution
@@ -96,7 +97,8 @@ def key_value_cache(module: nn.Module) -> Iterator[KeyValueCaches]:
 def without_cache(module: nn.Module) -> list[str]:
     """Return the names of the variants and components in ``module`` that do not support a cache, or one in shared blocks."""
     layers = [layer for layer in module.modules() if isinstance(layer, Variant | Component)]
-    shared = {"a block that is run several times" for layer in module.modules() if getattr(layer, "loops", 1) > 1}
+    stacks = (layer for layer in module.modules() if isinstance(layer, Backbone))
+    shared = {"a block that is run several times" for stack in stacks if stack.loops > 1}
     return sorted(shared | {type(layer).__name__ for layer in layers if not layer.supports_cache})
 
 

@@ -6,6 +6,7 @@ stores, is therefore its model, optimizer, random streams, scores on ``valid`` a
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ from attnlab.training.optim import build_optimizer, freeze, learning_rate, set_l
 from attnlab.training.result import History, Report, Result
 from attnlab.training.selection import Selection
 from attnlab.training.weights import StartingPoint
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 600.0  # between two checkpoints, if the configuration does not say how often
 EXCLUDED = ("startup", "evaluation", "logging", "checkpoint")
@@ -127,6 +130,8 @@ class Trainer:
             test = self._evaluate("test", self.items) if self.config.evaluate.test else {}
             # Peak memory is read before the evaluation at other lengths, which may need more than training did.
             run_costs = self._costs()
+            if breaks := run_costs.get("graph_breaks"):
+                logger.warning("torch.compile broke the graph of a step %d times, which costs speed", breaks)
             at_lengths, tags = self._at_lengths(test)
             summary = {**valid, **test, **at_lengths, **run_costs, **self.timer.summary()}
             return Result("completed", summary, self.step, tags={**self.task.run_notes(), **tags})

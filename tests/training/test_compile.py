@@ -67,10 +67,10 @@ def test_a_step_is_one_graph(changes: dict[str, Any], graphs: int, captured: Non
     assert "compiled_graphs" not in recorded(eager)[0].summary
 
 
-def test_a_variant_that_breaks_the_graph_is_trained(captured: None) -> None:
+def test_a_variant_that_breaks_the_graph_is_trained_and_says_so(captured: None, caplog: pytest.LogCaptureFixture) -> None:
     changes: dict[str, Any] = {"variant": "gru", "position": "none"}
     result, _ = recorded(tiny(**changes, train__compile=True))
-    assert result.state == "completed" and result.summary["graph_breaks"] > 0
+    assert result.state == "completed" and result.summary["graph_breaks"] > 0 and "broke the graph" in caplog.text
     assert result.summary["bits_per_byte"] == pytest.approx(train(tiny(**changes)).summary["bits_per_byte"], rel=1e-5)
 
 

@@ -26,6 +26,7 @@ COLORS = {
 FAR = 12  # times the median difference: a row that would leave no room for the others
 FEW = 3  # fewer rows are no picture
 BUDGET = 20  # minutes of a claim
+RIVALS = {"xz": "xz", "n-gram": "an n-gram model"}  # reference scores in bits per byte -> words
 HEADINGS = ("claim", "verdict", "measured", "published", "baseline", "scale", "source")
 NOTES = (
     "Upheld: every comparison that the claim is about has the claimed direction, corrected over its study and for every look. "
@@ -76,7 +77,7 @@ def summarize(cases: Iterable[Case]) -> str:
     cases = [case for case in cases if not case.claim.config.not_judged]
     known = [case for case in cases if case.claim.config.known]
     claims = [case for case in cases if not case.claim.config.known]
-    weak = [case for case in claims if any(value >= xz for value, xz in baselines(case))]
+    weak = [case for case in claims if any(bits >= rivals["xz"] for bits, rivals in baselines(case))]
     parts = [f"{_counts(claims)}."]
     if weak:
         parts.append(f"{len(weak)} of them compare models that xz beats.")
@@ -160,18 +161,15 @@ def _cells(case: Case) -> list[str]:
 
 
 def _baselines(case: Case) -> str:
-    """Return the bits of the baselines beside those of xz and of an n-gram model of the training data."""
-    learned = dict(baselines(case, "n-gram"))
     texts = []
-    for value, xz in baselines(case):
-        scores = {"xz": xz, **({"an n-gram model": learned[value]} if value in learned else {})}
-        ranks = (f"{'worse' if value >= bits else 'better'} than {name} ({bits:.2f})" for name, bits in scores.items())
-        texts.append(f"{value:.2f}, {', '.join(ranks)}")
+    for bits, rivals in baselines(case):
+        ranks = (f"{'worse' if bits >= score else 'better'} than {name} ({score:.2f})" for name, score in rivals.items())
+        texts.append(f"{bits:.2f}, {', '.join(ranks)}")
     return "; ".join(texts)
 
 
-def baselines(case: Case, score: str = "xz") -> list[tuple[float, float]]:
-    """Return the bits of the baseline of each compared cell, or of the best cell of an effect, beside a reference score."""
+def baselines(case: Case) -> list[tuple[float, dict[str, float]]]:
+    """Return the bits of the baseline of each compared cell, or of the best cell of an effect, and those of xz and n-grams."""
     found = []
     for page in case.pages:
         named = {name for one in case.ruling.evidence for name in one.cells} if case.ruling else set()
@@ -179,7 +177,9 @@ def baselines(case: Case, score: str = "xz") -> list[tuple[float, float]]:
         bases = {cell.name for cell in page.cells if cell.is_baseline} & named
         scores = matching_scores(page.info.reference_scores, page.records, metric=page.info.spec.metric)
         chosen = [values[name] for name in values if name in bases] or ([] if named else [min(values.values())])
-        found += [(value, one.value) for one in scores if one.name == score for value in chosen]
+        known = {one.name: one.value for one in scores}
+        rivals = {words: known[name] for name, words in RIVALS.items() if name in known}
+        found += [(bits, rivals) for bits in chosen if rivals]
     return found
 
 
