@@ -124,11 +124,13 @@ def escape_controls(text: str, *, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c in keep or _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
 
+    def escaped(found: re.Match[str]) -> str:
+        character = found[0]
+        harmless = character in keep or character.isprintable() or unicodedata.category(character) == "Zs"
+        return character if harmless else character.encode("unicode_escape").decode()
 
-def _is_harmless(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    return re.sub("[^ -~]", escaped, text)
 
 
 def escape_surrogates(text: str) -> str:

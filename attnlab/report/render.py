@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab._util.colors import on_dark
 from attnlab._util.text import escape_controls
 from attnlab.report.section import Name, Strong, escape_tags, to_markdown
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def emphasize(sentence: Sequence[str], *, html: bool) -> str:
@@ -63,12 +67,17 @@ def _without_controls(value: Any) -> Any:
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
     """Render one of the templates in `templates/`; those for HTML escape their fields."""
+    return _environment(html=template.endswith(".html.j2")).get_template(template).render(fields).strip() + "\n"
+
+
+@cache
+def _environment(*, html: bool) -> jinja2.Environment:
+    """Return the templates of one kind, each of which is compiled once."""
     import jinja2
 
     from attnlab._version import __version__
 
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    html = template.endswith(".html.j2")
     environment = jinja2.Environment(
         loader=loader,
         autoescape=html,
@@ -85,4 +94,4 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
         "escape_tags": escape_tags,
         "fence": fence,
     }
-    return environment.get_template(template).render(fields).strip() + "\n"
+    return environment

@@ -214,6 +214,7 @@ def describe_statement(claim: Claim, pages: Sequence[Page]) -> list[str]:
     return remarks
 
 
+@lru_cache(maxsize=128)
 def _recorded(text: str) -> dict[str, Any]:
     """Return the fields of a recorded study file; empty when it cannot be read."""
     try:
