@@ -14,6 +14,7 @@ from attnlab._util.run_state import RunState
 from attnlab.errors import UserError
 from attnlab.study.run import study_lock
 from attnlab.tracking.client import connect, run_folder, runs_folder, search_runs
+from attnlab.tracking.experiment import withdraw_answer
 from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.withdrawn import delete_record, outdated_records, select_records, studies_sharing, withdraw_record
 
@@ -31,8 +32,8 @@ class Withdrawal:
         runs: the records of the selected runs, and then of those that started from them.
     """
 
-    def __init__(self, client: MlflowClient, root: Path, runs: list[RunRecord]) -> None:
-        self._client, self._root, self.runs = client, root, runs
+    def __init__(self, client: MlflowClient, experiment_id: str, root: Path, runs: list[RunRecord]) -> None:
+        self._client, self._experiment_id, self._root, self.runs = client, experiment_id, root, runs
 
     def folder(self, run: RunRecord) -> Path:
         """Return the folder of a run's checkpoints, result and model."""
@@ -48,7 +49,8 @@ class Withdrawal:
         return f"{run.name} ({run.run_id[:8]}, {run.state}{''.join(starts)})"
 
     def delete(self) -> None:
-        """Delete the records in MLflow, and the folders that no other study uses."""
+        """Delete the records in MLflow, and the folders that no other study uses. MLflow no longer shows the study's answer."""
+        withdraw_answer(self._client, self._experiment_id, self._root)
         for run in self.runs:
             shared = self.shared_with(run)
             delete_record(self._client, run)  # first: a folder without a record is emptied by the next call
@@ -58,7 +60,8 @@ class Withdrawal:
     def redo(self) -> dict[str, Path]:
         """Keep the records, but let them no longer count; return name -> folder that keeps the run's files.
 
-        A folder that another study uses stays in its place until its run is trained again.
+        A folder that another study uses stays in its place until its run is trained again. MLflow no longer shows the study's
+        answer.
 
         Raises:
             UserError: a record was withdrawn before, or belongs to a refused cell.
@@ -67,6 +70,7 @@ class Withdrawal:
             if run.redone or run.state == RunState.REFUSED:
                 problem = "was withdrawn before" if run.redone else "is refused by the plan"
                 raise UserError(f"expected a run to train again, but it {problem}", self.describe(run))
+        withdraw_answer(self._client, self._experiment_id, self._root)
         folders = {}
         for run in self.runs:
             folder = self.folder(run)
@@ -102,7 +106,7 @@ def withdraw(study: str, targets: Sequence[str], *, root: str | Path | None = No
         keys = {record.key for record in selected}
         active = {record.key: record for record in search_runs(client, experiment.experiment_id) if not record.redone}
         dependants = [record for key, record in outdated_records(active, keys).items() if key not in keys]
-        withdrawal = Withdrawal(client, folder, [*selected, *dependants])
+        withdrawal = Withdrawal(client, experiment.experiment_id, folder, [*selected, *dependants])
         for run in withdrawal.runs:
             if (place := withdrawal.folder(run)).exists():
                 locks.enter_context(file_lock(place / "lock", activity=f"{run.name} is being trained"))

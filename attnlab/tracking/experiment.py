@@ -20,7 +20,19 @@ from attnlab.errors import UserError, one_line
 from attnlab.tracking.cells import CellRun, write_cells
 from attnlab.tracking.client import connect, runs_folder, tracking_uri
 from attnlab.tracking.delivery import TrackingRejected
-from attnlab.tracking.record import CALL, NOTE_TAG, VIEW_KEY, StudyRecord, entries, read_text, tag, text_tags, to_tags
+from attnlab.tracking.record import (
+    CALL,
+    NOTE_TAG,
+    RUNS_VIEW_KEY,
+    VIEW,
+    VIEW_KEY,
+    StudyRecord,
+    entries,
+    read_text,
+    tag,
+    text_tags,
+    to_tags,
+)
 from attnlab.tracking.runs import find_experiment, require_study
 from attnlab.tracking.tags import command, split_note, study_text, with_answer
 from attnlab.tracking.views import view_tags
@@ -77,6 +89,18 @@ def log_answer(
             client.set_experiment_tag(experiment.experiment_id, key, value)
     except (UserError, OSError) as error:  # such as a read-only store
         logger.warning("MLflow does not show the answer of %s: %s", study, one_line(describe_error(error)))
+
+
+def withdraw_answer(client: MlflowClient, experiment_id: str, root: Path) -> None:
+    """Take back the answer of a study and its cells, because runs that it rests on no longer count; MLflow shows the runs."""
+    tags = client.get_experiment(experiment_id).tags
+    answer, plan = split_note(tags)
+    if not answer:
+        return
+    write_cells(client, experiment_id, (), root)
+    if runs := tags.get(f"{VIEW}{RUNS_VIEW_KEY}"):
+        client.set_experiment_tag(experiment_id, f"{VIEW}{VIEW_KEY}", runs)
+    client.set_experiment_tag(experiment_id, NOTE_TAG, plan)  # last: it says whether there is an answer to take back
 
 
 def _find_or_create(client: MlflowClient, name: str, root: Path) -> Experiment:

@@ -12,10 +12,12 @@ import pytest
 
 import attnlab
 from attnlab.report.result import Result
+from attnlab.study.withdrawal import withdraw
 from attnlab.tracking.cells import CellRun, write_cells
 from attnlab.tracking.client import connect, search_runs
 from attnlab.tracking.record import CELL_RUN, PARENT_TAG, VIEW, VIEW_KEY
 from attnlab.tracking.runs import find_experiment
+from attnlab.tracking.tags import split_note
 from attnlab.tracking.transfer import read_study_record
 from tests.report.test_result import go
 
@@ -75,6 +77,16 @@ def test_a_new_answer_takes_the_place_of_the_one_before(result: Result, root: Pa
         record.tags[PARENT_TAG] for record in search_runs(connect(root), find_experiment(connect(root), "small").experiment_id)
     }
     assert parents == set(after["run_id"])
+
+
+@pytest.mark.parametrize("verb", ["delete", "redo"])
+def test_an_answer_is_taken_back_with_the_runs_that_it_rests_on(result: Result, root: Path, verb: str) -> None:
+    with withdraw("small", ["no_wo learned"], root=root) as withdrawal:
+        getattr(withdrawal, verb)()
+    assert of_mlflow(root).empty and "attnlab.current" in view(root)["searchFilter"]
+    assert split_note(find_experiment(connect(root), "small").tags)[0] == ""
+    again = go(root)
+    assert len(again.verdicts) == 3 == len(of_mlflow(root)) and view(root)["searchFilter"] == RESULTS
 
 
 def test_processes_that_write_at_once_leave_one_run_of_each_cell(result: Result, root: Path) -> None:
