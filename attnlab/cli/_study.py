@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int, workers
+from attnlab.cli._json import exit_code, run_answer, study_answer
 from attnlab.cli._printing import print_text, relative, show_progress
 from attnlab.errors import UserError
 
@@ -211,7 +212,8 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         write_judged(REPORTS / name, info, runs, compared)
         print(f"report: {relative(REPORTS / name / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
-    return 0 if result.ok else 1
+    arguments.answer = {**study_answer(compared, texts), **run_answer(result)}
+    return exit_code(arguments, compared) if result.ok else 1
 
 
 def look_notes(plan: Plan) -> list[str]:

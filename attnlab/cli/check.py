@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int
+from attnlab.cli._json import add_json_argument, check_answer
 from attnlab.cli._printing import print_table, print_text, show_progress
 from attnlab.cli._study import add_components_argument, parse_sets
 from attnlab.errors import UserError
@@ -42,6 +43,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_repeatable("--options", metavar="KEY=VALUE", help="option of the class, for example stride=4 (repeatable)")
     parser.add_repeatable("--only", metavar="CHECK", help="run this check only, for example 'causality by value' (repeatable)")
     parser.add_repeatable("--imports", metavar="FILE", help="import a Python file that registers classes (repeatable)")
+    add_json_argument(parser)
 
 
 def main(arguments: Namespace) -> int:
@@ -73,6 +75,7 @@ def main(arguments: Namespace) -> int:
     _print_failures(results, debug=arguments.debug)
     print()
     print_text(f"{arguments.target}{f' ({configuration})' if configuration else ''}: {results.counts}")
+    arguments.answer = check_answer(arguments.target, results)
     return 1 if results.failed else 0
 
 
@@ -91,12 +94,14 @@ def _check_study(arguments: Namespace) -> int:
         raise UserError("expected a study of attnlab's own training, got one with 'command'", str(arguments.study))
     configs = [cell.config for cell in (*study_plan.stages, *study_plan.cells) if cell.refusal is None]
     targets = study_targets(configs, device=resolve_check_device(arguments.device or "auto"), seed=arguments.seed or 0)
-    any_failed = False
+    any_failed, answers = False, list[dict[str, Any]]()
     with show_progress() as progress:
         for target, results in check_study(targets, only=arguments.only or None, start=progress):
             print_text(f"{target.label}: {results.counts}")
             _print_failures(results, debug=arguments.debug)
+            answers.append(check_answer(target.label, results))
             any_failed = any_failed or bool(results.failed)
+    arguments.answer = {"study": study_plan.study.study, "variants": answers}
     return 1 if any_failed else 0
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab.cli._arguments import Parser
+from attnlab.cli._json import add_json_argument
 from attnlab.cli._printing import print_table, print_text, relative
 
 HELP = "list variants, components, positions, tasks, models, optimizers and backends, or the keys of a study file"
-REGISTRIES = ("variants", "components", "positions", "tasks", "models", "optimizers", "backends")
-WRAPPED = ("options", "places", "roles", "position hooks", "backends", "components", "paper", "on this machine")
-KINDS = (*REGISTRIES, "config")
+HEADINGS = {
+    "variants": "variant, options, roles, position hooks, default position, memory, backends, components, paper, defined in",
+    "components": "component, options, places, roles, memory, cache, paper, defined in",
+    "positions": "position, options, hook, paper, defined in",
+    "tasks": "task, options, kind, role, metric, better, defined in",
+    "models": "model, defined in",
+    "optimizers": "optimizer, options, defined in",
+}
+WRAPPED = ("names", "description", "options", "places", "roles", "position hooks", "backends", "components", "paper")
+WRAPPED += ("on this machine",)
+KINDS = (*HEADINGS, "backends", "config")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -21,58 +30,37 @@ def add_arguments(parser: Parser) -> None:
         "kind", nargs="?", choices=KINDS, metavar="|".join(KINDS), help="default: the names of all kinds but config"
     )
     parser.add_repeatable("--imports", metavar="FILE", help="Python file to import first (repeatable)")
+    add_json_argument(parser)
 
 
 def main(arguments: Namespace) -> int:
-    if arguments.kind == "config":
-        from attnlab.cli._config_keys import config_keys
-
-        print_table(["key", "default", "description"], list(config_keys()), keep_empty=True, wrap=("description",))
-        return 0
     from attnlab._util.user_code import load_file
 
     for path in arguments.imports:
         load_file(Path(path))
+    headings, rows = table(arguments.kind)
+    print_table(headings, rows, keep_empty=arguments.kind == "config", wrap=WRAPPED)
     if arguments.kind is None:
-        print_names()
-    else:
-        print_registry(arguments.kind)
+        print_text("attnlab list KIND adds options, papers and files")
+    arguments.answer = {arguments.kind or "kinds": [dict(zip(headings, row, strict=True)) for row in rows]}
     return 0
 
 
-def print_names() -> None:
-    """Print the names of each kind, which imports none of the classes."""
+def table(kind: str | None) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the headings and the rows of one of `KINDS`; of None the names of each, which imports none of the classes."""
     from attnlab import registry
 
-    rows = [[kind, ", ".join(getattr(registry, kind.upper()).names())] for kind in REGISTRIES[:-1]]
-    print_table(["kind", "names"], [*rows, ["backends", ", ".join(registry.BACKENDS)]], wrap=("names",))
-    print_text("attnlab list KIND adds options, papers and files")
+    if kind is None:
+        rows = [[name, ", ".join(getattr(registry, name.upper()).names())] for name in HEADINGS]
+        return ("kind", "names"), [*rows, ["backends", ", ".join(registry.BACKENDS)]]
+    if kind == "config":
+        from attnlab.cli._config_keys import config_keys
 
-
-def print_registry(kind: str) -> None:
-    """Print the table of one of `REGISTRIES`."""
-    from attnlab.registry import COMPONENTS, MODELS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS
-
-    if kind == "variants":
-        headings = ["variant", "options", "roles", "position hooks", "default position", "memory", "backends", "components"]
-        headings += ["paper", "defined in"]
-        print_table(headings, [_describe(VARIANTS, name) for name in VARIANTS.names()], wrap=WRAPPED)
-    elif kind == "components":
-        headings = ["component", "options", "places", "roles", "memory", "cache", "paper", "defined in"]
-        print_table(headings, [_describe(COMPONENTS, name) for name in COMPONENTS.names()], wrap=WRAPPED)
-    elif kind == "positions":
-        headings = ["position", "options", "hook", "paper", "defined in"]
-        print_table(headings, [_describe(POSITIONS, name) for name in POSITIONS.names()], wrap=WRAPPED)
-    elif kind == "tasks":
-        headings = ["task", "options", "kind", "role", "metric", "better", "defined in"]
-        print_table(headings, [_describe(TASKS, name) for name in TASKS.names()], wrap=WRAPPED)
-    elif kind == "models":
-        print_table(["model", "defined in"], [_describe(MODELS, name) for name in MODELS.names()], wrap=WRAPPED)
-    elif kind == "optimizers":
-        headings = ["optimizer", "options", "defined in"]
-        print_table(headings, [_describe(OPTIMIZERS, name) for name in OPTIMIZERS.names()], wrap=WRAPPED)
-    else:
-        print_table(["backend", "on this machine"], _backends(), wrap=WRAPPED)
+        return ("key", "default", "description"), [list(row) for row in config_keys()]
+    if kind == "backends":
+        return ("backend", "on this machine"), _backends()
+    names = getattr(registry, kind.upper())
+    return HEADINGS[kind].split(", "), [_describe(names, name) for name in names.names()]
 
 
 def _describe(registry: Any, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The entry point of the command line: verbs, error messages and exit codes.
 
 Exit codes: 0 success; 1 a run or a check failed; 2 invalid input, or nothing that can run (one line on standard error);
-130 interrupted.
+10 no cell is better, when a script asks; 130 interrupted.
 
 To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and a line in `VERBS`; an
 installed package adds one by an entry point of the group `attnlab.verbs`. Verbs of `attnlab.extras` are strings in the same
@@ -29,6 +29,7 @@ from attnlab._util.plugins import Plugins
 from attnlab._util.redact import redact
 from attnlab._version import __version__
 from attnlab.cli._arguments import Parser
+from attnlab.cli._json import call
 from attnlab.errors import UserError, one_line
 
 VERBS = Plugins(
@@ -57,6 +58,7 @@ VERBS = Plugins(
         "bench": "attnlab.extras.bench.cli",
         "tune": "attnlab.extras.tune",
         "profile": "attnlab.extras.profile.cli",
+        "compare": "attnlab.extras.compare",
         "claims": "attnlab.extras.claims.cli",
         "data": "attnlab.cli.data",
     },
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = build_parser(words).parse_args(words, argparse.Namespace(argv=words))
         with log_to(_print_line):
-            return arguments.main(arguments)
+            return call(arguments)
     except UserError as error:
         if "--debug" in words:
             raise

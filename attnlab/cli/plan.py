@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from attnlab._util.text import count
 from attnlab.cli._arguments import Parser, number
+from attnlab.cli._json import add_json_argument, plan_answer
 from attnlab.cli._printing import constant_columns, format_duration, print_table, print_text, show_progress
 from attnlab.cli._study import add_study_arguments, look_notes, plan_study
 from attnlab.errors import UserError
@@ -35,6 +36,7 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="list every refused or skipped cell, not only the reasons, and every file that counts",
     )
+    add_json_argument(parser)
 
 
 def main(arguments: Namespace) -> int:
@@ -49,6 +51,7 @@ def main(arguments: Namespace) -> int:
         for note in (*code_change_notes(plan), *look_notes(plan), *seed_notes(plan)):
             print_text(f"note: {note}")
     plan.require_runs()
+    arguments.answer = plan_answer(plan)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
+from attnlab.cli._json import add_verdict_arguments
 from attnlab.cli._study import (
     adaptive_options,
     add_output_arguments,
@@ -24,6 +25,7 @@ def add_arguments(parser: Parser) -> None:
     add_seed_arguments(parser)
     add_queue_arguments(parser)
     add_output_arguments(parser)
+    add_verdict_arguments(parser)
 
 
 def main(arguments: Namespace) -> int:

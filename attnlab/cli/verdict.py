@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
+from attnlab.cli._json import add_verdict_arguments, exit_code, study_answer
 
 HELP = "print the conclusion of a study, as attnlab run does at its end"
 DESCRIPTION = (
@@ -15,6 +16,7 @@ DESCRIPTION = (
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("study", metavar="STUDY", help="a study's name, or its YAML file")
+    add_verdict_arguments(parser)
 
 
 def main(arguments: Namespace) -> int:
@@ -24,7 +26,8 @@ def main(arguments: Namespace) -> int:
     from attnlab.report.result import load_compared
 
     compared = load_compared(arguments.study)
-    print_verdict(conclusions(compared))
+    print_verdict(texts := conclusions(compared))
     for line in describe_choice(compared):
         print_text(f"note: {line}")
-    return 0
+    arguments.answer = study_answer(compared, texts)
+    return exit_code(arguments, compared)

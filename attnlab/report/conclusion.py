@@ -109,17 +109,31 @@ def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:
     """Return the verdicts of a study, one row for each cell and baseline, in full precision; without a result, no rows."""
     import pandas
 
-    questions = [compared, *compared.further] if compared else []
+    columns, rows = list(COLUMNS), []
+    if compared:
+        rows = verdict_rows(compared)
+        several = len(split_tasks(compared.cells, compared.spec)) > 1
+        columns = [*(["metric"] if compared.further else ["task"] if several else []), *COLUMNS]
+    frame = pandas.DataFrame(rows, columns=columns)
+    return frame.astype({**dict.fromkeys(NUMBERS, float), "fragile": bool, "items": object, "corrected": int, "seeds": int})
+
+
+def verdict_rows(compared: Compared) -> list[dict[str, Any]]:
+    """Return the verdicts as dicts, each also with its task, metric and direction, and the mean costs of its cell."""
+    questions = (compared, *compared.further)
     parts = [part for asked in questions for part in split_tasks(asked.cells, asked.spec)]
-    several = ("metric",) if len(questions) > 1 else ("task",) if len(parts) > 1 else ()
-    rows = [
-        [*([getattr(part, name) for name in several]), *_verdict_record(cell, part)]
+    return [
+        {
+            "task": part.task,
+            "metric": part.metric,
+            "direction": part.direction,
+            **dict(zip(COLUMNS, _verdict_record(cell, part), strict=True)),
+            "costs": {name: cost.mean for name, cost in cell.costs.items()},
+        }
         for part, of_task in parts
         if any(cell.has_result for asked in questions for cell in asked.cells)
         for cell in comparisons(of_task)
     ]
-    frame = pandas.DataFrame(rows, columns=[*several, *COLUMNS])
-    return frame.astype({**dict.fromkeys(NUMBERS, float), "fragile": bool, "items": object, "corrected": int, "seeds": int})
 
 
 def _verdict_record(cell: CellSummary, spec: ComparisonSpec) -> list[Any]:

@@ -138,6 +138,7 @@ FURTHER_VERBS = [
     ],
     ["profile", "no_wo", "--tasks", "nothing"],  # refused, as an example of an error
     ["claims", "list", "--studies", "claims", "--reports", str(ROOT / "reports" / "claims")],
+    ["compare", "before.csv", "after.csv", "--metric", "loss", "--direction", "min"],
     ["ui", "nothing"],
     ["redo", "quickstart", "dense"],
     ["delete", "quickstart", "no_wo", "--yes"],
@@ -205,6 +206,8 @@ def test_tables_on_a_terminal_are_colored_and_aligned(here: Path) -> None:
 def test_every_verb_on_a_terminal(here: Path) -> None:
     assert {words[0] for words in [*VERBS, *FURTHER_VERBS, MERGE[1:]]} == set(main.VERBS.names())
     (here / "claims").mkdir()
+    for name, loss in (("before", 2), ("after", 1)):
+        (here / f"{name}.csv").write_text("seed,loss\n" + "".join(f"{seed},{loss + seed % 3 / 100}\n" for seed in range(5)))
     for name in ("K09.yaml", "S01.yaml"):
         shutil.copy(ROOT / "ablations" / "claims" / name, here / "claims")
     for command, text in outputs(here, [VERBS[1], *FURTHER_VERBS, MERGE]).items():

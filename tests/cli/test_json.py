@@ -1,0 +1,99 @@
+"""With `--json`, standard output is one object: what the tables say, from the same records."""
+
+import json
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnlab
+from attnlab.cli.list import HEADINGS
+from attnlab.cli.main import main
+from attnlab.config.run import RunConfig
+from attnlab.study.run import run
+from attnlab.tracking.tags import to_yaml
+from attnlab.training.train import Result
+from tests.study.test_study import QUIET, study
+from tests.support.study_fakes import settling
+
+QUICK = ("--no-check", "--no-report", "--no-reference-scores")
+Out = pytest.CaptureFixture[str]
+GRID = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned", "none"]}
+SKIP = [{"where": {"variant": "narrow", "position": "none"}, "because": "too few"}]
+CONFIG = study(grid=GRID, skip=SKIP, seeds=[0, 1, 2, 3], baseline={"variant": "dense"}, margin=0.2, question="Why?")
+
+
+def settling_at_a_cost(config: RunConfig, **options: Any) -> Result:
+    result = settling(config, **options)
+    return replace(result, summary={**result.summary, "train_seconds": 4.0})
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLAB_RUNS", "runs")
+    monkeypatch.setattr("attnlab.study.run.run", partial(run, display=QUIET, train=f"{__name__}:settling_at_a_cost"))
+    (tmp_path / "small.yaml").write_text(to_yaml(CONFIG))
+    return tmp_path
+
+
+def call(capsys: Out, *words: str, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_answer_has_the_verdicts_costs_and_what_was_left_out(here: Path, capsys: Out) -> None:
+    answer = call(capsys, "run", "small.yaml", *QUICK)
+    assert (answer["study"], answer["question"]) == ("small", "Why?")
+    assert answer["skipped"] == [{"cell": "narrow none", "because": "too few"}]
+    assert answer["runs"] == {"completed": 20} and answer["failed"] == [] == answer["notes"]
+    frame = attnlab.verdicts("small")
+    assert len(answer["cells"]) == len(frame) == 5
+    for row, expected in zip(answer["cells"], frame.to_dict("records"), strict=True):
+        same = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in expected.items()}
+        assert {name: row[name] for name in same} == same
+        assert (row["metric"], row["direction"], row["task"]) == ("bits_per_byte", "min", "")
+        assert row["costs"]["train_seconds"] == 4
+    verdicts = {row["cell"]: row["verdict"] for row in answer["cells"]}
+    assert verdicts["dense learned"] == "" and "worse" in verdicts.values()
+    again = call(capsys, "verdict", "small")
+    assert [row["difference"] for row in again["cells"]] == [row["difference"] for row in answer["cells"]]
+
+
+@pytest.mark.parametrize(("baseline", "code"), [("dense", 10), ("no_wo", 0)])
+def test_a_script_can_ask_whether_a_cell_is_better(here: Path, capsys: Out, baseline: str, code: int) -> None:
+    words = ["run", "small.yaml", *QUICK, "--only", "variant=dense,no_wo"]
+    words += ["--only", "position=learned", "--set", f"baseline={{variant: {baseline}}}"]
+    answer = call(capsys, *words, "--exit-verdict", code=code)
+    assert any(row["verdict"] == "better" for row in answer["cells"]) == (code == 0)
+    assert main([*words, "--seeds", "0-3"]) == 0, "without the option, an answer of any kind is a success"
+    assert main(["verdict", "small", "--exit-verdict"]) == code
+
+
+def test_a_plan_has_costs_and_refusals(here: Path, capsys: Out) -> None:
+    answer = call(capsys, "plan", "small.yaml", "--set", "model.heads=3", "--set", "model.dim=9")
+    assert answer["runs"] == 20 and [cell["cell"] for cell in answer["cells"]][0] == "dense learned"
+    assert answer["cells"][0]["axes"] == {"variant": "dense", "position": "learned"}
+    assert all(cell["parameters"] > 0 and cell["refused"] is None for cell in answer["cells"])
+    refused = {**CONFIG, "grid": {"variant": ["dense", "none"], "position": ["rotary"]}, "skip": [], "study": "odd"}
+    Path("odd.yaml").write_text(to_yaml(refused), encoding="utf-8")
+    cells = call(capsys, "plan", "odd.yaml", "--set", "model.dim=6")["cells"]
+    assert [bool(cell["refused"]) for cell in cells] == [True, False] and "rotary" in cells[0]["refused"]
+
+
+def test_lists_and_checks_are_objects(here: Path, capsys: Out) -> None:
+    for kind, headings in HEADINGS.items():
+        assert all(list(row) == headings.split(", ") for row in call(capsys, "list", kind)[kind])
+    assert {row["kind"] for row in call(capsys, "list")["kinds"]} == {*HEADINGS, "backends"}
+    checked = call(capsys, "check", "no_wo", "--only", "shapes")
+    assert checked["name"] == "no_wo" and [one["status"] for one in checked["checks"]] == ["passed"]
+
+
+def test_an_error_leaves_standard_output_empty(here: Path, capsys: Out) -> None:
+    assert main(["verdict", "smal", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.startswith("attnlab: ") and shown.err.count("\n") == 1

@@ -1,0 +1,79 @@
+"""Files of scores are judged as the cells of a study with the same values are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.cli.main import main
+from attnlab.stats.paired import interval
+
+LOSS = ("--metric", "loss", "--direction", "min")
+BEFORE, AFTER = [2.31, 2.35, 2.28, 2.40, 2.33], [2.25, 2.30, 2.21, 2.35, 2.26]
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, values: list[Any], key: str = "seed", separator: str = ",") -> str:
+    rows = "".join(f"{i}{separator}{value}\n" for i, value in enumerate(values))
+    Path(name).write_text(f"{key}{separator}loss\n{rows}", encoding="utf-8")
+    return name
+
+
+def test_the_difference_is_that_of_pairs(here: Path, capsys: Out) -> None:
+    files = [write("before.csv", BEFORE), write("after.tsv", AFTER, separator="\t")]
+    assert main(["compare", *files, *LOSS, "--json", "--exit-verdict"]) == 0
+    baseline, row = json.loads(capsys.readouterr().out)["cells"]
+    expected = interval([after - before for before, after in zip(BEFORE, AFTER, strict=True)])
+    assert (baseline["cell"], row["cell"], row["verdict"]) == ("before", "after", "better")
+    assert [row["difference"], row["low"], row["high"]] == pytest.approx([expected.mean, expected.low, expected.high])
+    assert main(["compare", *files[::-1], *LOSS, "--exit-verdict"]) == 10, "the other way round, nothing is better"
+    assert main(["compare", *files[::-1], *LOSS]) == 0
+
+
+def test_samples_are_paired_by_item_in_any_order(here: Path, capsys: Out) -> None:
+    rows = [{"doc_id": i, "doc": {"text": "x"}, "acc": i % 3 == 0} for i in range(30)]
+    Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    Path("b.jsonl").write_text("".join(f"{json.dumps(row | {'acc': 1.0})}\n" for row in reversed(rows[:28])), encoding="utf-8")
+    assert main(["compare", "a.jsonl", "b.jsonl", "--metric", "acc", "--direction", "max"]) == 0
+    out = capsys.readouterr().out
+    assert "28 pairs of rows" in out and "note: 2 rows of a left out" in out
+    line = next(line for line in out.splitlines() if line.startswith("b "))
+    assert "0.6429" in line and "better" in line, "18 of 28 are wrong in the first file"
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        ("seed,los\n0,1\n", LOSS, "b.csv:2: expected 'loss' (did you mean 'los'?), got seed, los"),
+        ("run,loss\n0,1\n", LOSS, "b.csv:2: expected 'seed'"),
+        ("seed,loss\n0,1\n0,2\n", LOSS, "b.csv:3: expected each seed once, got '0' again"),
+        ("seed,loss\n0,nan\n", LOSS, "b.csv:2: expected a finite number as 'loss', got 'nan'"),
+        ("seed,loss\n0\n", LOSS, "b.csv:2: expected 'loss'"),
+        ("seed,loss\n8,1\n9,1\n", LOSS, "expected at least two rows in all files with the same key, got 0"),
+        ("", LOSS, "expected at least two rows"),
+        ("seed,loss\n0,1\n1,2\n", (*LOSS, "--margin", "-1"), "expected a margin above 0, got -1.0"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(here: Path, capsys: Out, content: str, words: Any, message: str) -> None:
+    Path("b.csv").write_text(content, encoding="utf-8")
+    assert main(["compare", write("a.csv", BEFORE), "b.csv", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_files_that_are_no_tables_are_named(here: Path, capsys: Out) -> None:
+    for name, content in (("a.jsonl", b"[1]\n"), ("a.jsonl", b"{\n"), ("a.csv", b"\xff\xfe\n0"), ("a.csv", None)):
+        if content is None:
+            Path(name).unlink()
+        else:
+            Path(name).write_bytes(content)
+        assert main(["compare", name, write("b.csv", BEFORE), *LOSS]) == 2
+        assert name in capsys.readouterr().err
+    assert main(["compare", "b.csv", "b.csv", *LOSS]) == 2
