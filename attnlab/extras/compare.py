@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--metric", required=True, metavar="NAME", help="the column or key of the scores")
     parser.add_argument("--direction", required=True, choices=("max", "min"), help="max: higher is better")
     parser.add_argument(
-        "--by", metavar="NAME", help=f"the column or key that pairs rows (default: the first of {', '.join(KEYS)})"
+        "--by", metavar="NAME[,NAME]", help=f"the column or key that pairs rows (default: the first of {', '.join(KEYS)})"
     )
     parser.add_argument("--margin", type=float, metavar="M", help="the largest difference that counts as equivalent")
     add_verdict_arguments(parser)
@@ -44,15 +44,17 @@ def main(arguments: Namespace) -> int:
     from attnlab.stats.compared import compare_cells
 
     files = [Path(file) for file in arguments.files]
-    if len(files) < 2 or len({file.stem for file in files}) < len(files):
-        raise UserError(f"expected two or more files with different names, got {', '.join(map(str, files))}")
+    if len(set(files)) < max(2, len(files)):
+        raise UserError(f"expected two or more different files, got {', '.join(map(str, files))}")
+    names = [file.stem for file in files]
+    names = names if len(set(names)) == len(files) else [str(file) for file in files]
     if arguments.margin is not None and not arguments.margin > 0:
         raise UserError(f"expected a margin above 0, got {arguments.margin}", "--margin")
-    scores = {file.stem: read_scores(file, arguments.metric, arguments.by) for file in files}
+    scores = {name: read_scores(file, arguments.metric, arguments.by) for name, file in zip(names, files, strict=True)}
     shared = set.intersection(*(set(of_file) for of_file in scores.values()))
     if len(shared) < 2:
         raise UserError(f"expected at least two rows in all files with the same {arguments.by or 'key'}, got {len(shared)}")
-    number = {key: i for i, key in enumerate(key for key in scores[files[0].stem] if key in shared)}
+    number = {key: i for i, key in enumerate(key for key in scores[names[0]] if key in shared)}
     records = [
         {"cell": name, "file": name, "seed": number[key], "state": RunState.COMPLETED, arguments.metric: value}
         for name, of_file in scores.items()
@@ -60,11 +62,13 @@ def main(arguments: Namespace) -> int:
         if key in shared
     ]
     goal = {"metric": arguments.metric, "direction": arguments.direction, "margin": arguments.margin}
-    compared = compare_cells(records, ComparisonSpec("compare", ("file",), **goal, baselines=({"file": files[0].stem},)))
-    names = ("cell", "value", "difference", "low", "high", "verdict", "note")
-    rows = [[row[name] for name in names] for row in verdict_rows(compared)]
-    print_table(names, [[format_metric(v) if isinstance(v, float) else v or "" for v in row] for row in rows], wrap=("note",))
-    print_text(f"{count(len(shared), 'pair')} of rows, each of which counts as a seed; differences are from {files[0].stem}")
+    compared = compare_cells(records, ComparisonSpec("compare", ("file",), **goal, baselines=({"file": names[0]},)))
+    headings = ("cell", "value", "difference", "low", "high", "verdict", "note")
+    rows = [[row[name] for name in headings] for row in verdict_rows(compared)]
+    print_table(
+        headings, [[format_metric(v) if isinstance(v, float) else v or "" for v in row] for row in rows], wrap=("note",)
+    )
+    print_text(f"{count(len(shared), 'pair')} of rows, each of which counts as a seed; differences are from {names[0]}")
     for name, of_file in scores.items():
         if left := len(of_file) - len(shared):
             print_text(f"note: {count(left, 'row')} of {name} left out, because another file has no such row")
@@ -79,24 +83,24 @@ def read_scores(path: Path, metric: str, by: str | None = None) -> dict[str, flo
     Args:
         path: CSV with a heading; with the suffix .tsv separated by tabs, with .jsonl an object in each line.
         metric: the column or key of the scores.
-        by: the column or key that pairs rows; default: the first of `KEYS`.
+        by: the column or key that pairs rows, or several, separated by commas; default: the first of `KEYS`.
 
     Raises:
         UserError: the file cannot be read, or a row lacks one of them, has no finite score, or has the key of an earlier row.
     """
     scores: dict[str, float] = {}
     for line, row in _rows(path):
-        key_name = by or next((name for name in KEYS if name in row), KEYS[0])
-        for name in (metric, key_name):
+        keys = by.split(",") if by else [next((name for name in KEYS if name in row), KEYS[0])]
+        for name in (metric, *keys):
             if row.get(name) is None:
                 raise UserError(
                     f"expected {name!r}{nearest(name, list(row))}, got {', '.join(map(str, row))}", f"{path}:{line}"
                 )
-        key, value = str(row[key_name]), _number(row[metric])
+        key, value = ", ".join(str(row[name]) for name in keys), _number(row[metric])
         if value is None:
             raise UserError(f"expected a finite number as {metric!r}, got {row[metric]!r}", f"{path}:{line}")
         if key in scores:
-            raise UserError(f"expected each {key_name} once, got {key!r} again (--by names another column)", f"{path}:{line}")
+            raise UserError(f"expected each {', '.join(keys)} once, got {key} again (--by A,B pairs by both)", f"{path}:{line}")
         scores[key] = value
     return scores
 

@@ -37,6 +37,17 @@ def test_the_difference_is_that_of_pairs(here: Path, capsys: Out) -> None:
     assert main(["compare", *files[::-1], *LOSS]) == 0
 
 
+def test_rows_are_paired_by_several_columns(here: Path, capsys: Out) -> None:
+    rows = [{"doc_id": i, "filter": name, "acc": i % 2} for i in range(9) for name in ("strict", "flexible")]
+    for name in ("a.jsonl", "b.jsonl"):
+        Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    words = ["compare", "a.jsonl", "b.jsonl", "--metric", "acc", "--direction", "max"]
+    assert main(words) == 2
+    assert "a.jsonl:2: expected each doc_id once" in capsys.readouterr().err
+    assert main([*words, "--by", "doc_id,filter"]) == 0
+    assert "18 pairs of rows" in capsys.readouterr().out
+
+
 def test_samples_are_paired_by_item_in_any_order(here: Path, capsys: Out) -> None:
     rows = [{"doc_id": i, "doc": {"text": "x"}, "acc": i % 3 == 0} for i in range(30)]
     Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -53,7 +64,7 @@ def test_samples_are_paired_by_item_in_any_order(here: Path, capsys: Out) -> Non
     [
         ("seed,los\n0,1\n", LOSS, "b.csv:2: expected 'loss' (did you mean 'los'?), got seed, los"),
         ("run,loss\n0,1\n", LOSS, "b.csv:2: expected 'seed'"),
-        ("seed,loss\n0,1\n0,2\n", LOSS, "b.csv:3: expected each seed once, got '0' again"),
+        ("seed,loss\n0,1\n0,2\n", LOSS, "b.csv:3: expected each seed once, got 0 again"),
         ("seed,loss\n0,nan\n", LOSS, "b.csv:2: expected a finite number as 'loss', got 'nan'"),
         ("seed,loss\n0\n", LOSS, "b.csv:2: expected 'loss'"),
         ("seed,loss\n8,1\n9,1\n", LOSS, "expected at least two rows in all files with the same key, got 0"),
