@@ -201,6 +201,7 @@ def test_a_solve_rate_is_judged_by_the_interval_of_its_page(looks: Looks | None,
     (one,) = gather(claim("can"), [cell], margin=None)
     assert cell.estimate is not None and (one.low, one.high) == (cell.estimate.low, cell.estimate.high)
     assert one.outcome == outcome
+    assert one.conditions == (() if outcome == "inconclusive" else ("solved by more than half of the seeds",))
 
 
 def test_an_ability_that_differs_by_less_than_the_margin_is_not_just_equivalent() -> None:

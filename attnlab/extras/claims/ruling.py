@@ -66,7 +66,7 @@ class Evidence:
             itself).
         margin: The margin that "equivalent" and "steady" refer to; None when there is none.
         reason: Why it does not count, or "".
-        conditions: What limits its verdict: fragile, or for the test items of the study alone.
+        conditions: What limits its verdict: fragile, for the test items of the study alone, or by how many seeds "can" means.
         cells: The cells that are compared; empty for an effect, which all cells determine.
         steps: The length of the training, in a study `over` several; else "".
     """
@@ -251,5 +251,7 @@ def _of_solve_rate(cell: CellSummary) -> Evidence:
     if low is None or high is None:
         return Evidence(cell.name, "inconclusive", n, solved / n, reason="no interval", cells=(cell.name,))
     outcome = "can" if low > MOST_SEEDS else "cannot" if high < MOST_SEEDS else "inconclusive"
-    reason = f"{solved} of {n} seeds" if outcome == "inconclusive" else ""
-    return Evidence(cell.name, outcome, n, solved / n, low, high, reason=reason, cells=(cell.name,))
+    if outcome == "inconclusive":
+        return Evidence(cell.name, outcome, n, solved / n, low, high, reason=f"{solved} of {n} seeds", cells=(cell.name,))
+    most = f"solved by {'more' if outcome == 'can' else 'fewer'} than half of the seeds"
+    return Evidence(cell.name, outcome, n, solved / n, low, high, conditions=(most,), cells=(cell.name,))
