@@ -394,12 +394,14 @@ class RunConfig(Section):
     def fingerprint(self) -> str:
         """Return 16 hex digits over every field and attnlab's version.
 
-        Folders do not count, only the names of user files and their code (without comments and docstrings), so that a project
-        can be moved. ``init`` counts by the fingerprint of the run that provides the initial weights, not by the stage's name.
+        An option of a built-in class counts alike when it is left at its default. Folders do not count, only the names of user
+        files and their code (without comments and docstrings), so that a project can be moved. ``init`` counts by the
+        fingerprint of the run that provides the initial weights, not by the stage's name.
         """
         from attnlab._version import __version__
+        from attnlab.config.defaults import with_all_defaults
 
-        fields = self.model_dump(mode="json")
+        fields = with_all_defaults(self, builtin=True).model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
         del fields["init"]
         if self.init is not None:

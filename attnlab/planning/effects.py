@@ -1,19 +1,15 @@
-"""Equal configurations: options at their defaults, fields without effect on a run, and axes that change nothing."""
+"""Equal configurations: fields without effect on a run, and axes that change nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import Parameter, signature
-from typing import Any, TypeVar
+from inspect import signature
+from typing import Any
 
 from attnlab.config.grid import Cell
-from attnlab.config.run import PARTS, EvaluateConfig, ModelConfig, PartConfig, RunConfig, TrainConfig
+from attnlab.config.run import EvaluateConfig, ModelConfig, RunConfig, TrainConfig
 from attnlab.config.study import StudyConfig
-from attnlab.config.types import ComposedVariant, LayersConfig, Named
-from attnlab.registry import COMPONENTS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS, Registry, options_of
-
-N = TypeVar("N", bound=Named)
-V = TypeVar("V", bound=ComposedVariant)
+from attnlab.registry import OPTIMIZERS
 
 SECTIONS = {"model": ModelConfig, "train": TrainConfig, "evaluate": EvaluateConfig}
 
@@ -83,47 +79,3 @@ def dead_axes(study: StudyConfig, cells: Sequence[Cell]) -> list[str]:
         if any(len(group) > 1 for group in groups.values()) and all(len(set(group)) == 1 for group in groups.values()):
             dead.append(axis)
     return dead
-
-
-def with_all_defaults(config: RunConfig) -> RunConfig:
-    """Return a resolved configuration in which every option with a default is written out."""
-    named: dict[str, Any] = {"task": _with_defaults(config.task, TASKS)}
-    if config.position is not None:
-        named["position"] = _with_defaults(config.position, POSITIONS)
-    if config.variant is not None:
-        named["variant"] = _with_default_options(config.variant)
-    own = {name: getattr(config.model, name) for name in PARTS}
-    written: dict[str, Any] = {
-        name: PartConfig(variant=_with_default_options(part.variant), position=_with_defaults(part.position, POSITIONS))
-        for name, part in own.items()
-        if part != PartConfig()
-    }
-    if config.model.layers is not None:
-        written["layers"] = _entries_with_defaults(config.model.layers)
-    optimizer = _with_defaults(config.train.optimizer, OPTIMIZERS)
-    named["train"] = config.train.model_copy(update={"optimizer": optimizer})
-    return config.model_copy(update={**named, "model": config.model.model_copy(update=written)})
-
-
-def _entries_with_defaults(layers: LayersConfig) -> LayersConfig:
-    """Return a pattern with every default of the options of its variants, components and position schemes written out."""
-    entries = (e.model_copy(update={"position": _with_defaults(e.position, POSITIONS)}) for e in layers.pattern if e.position)
-    return layers.model_copy(update={"pattern": tuple(map(_with_default_options, entries))})
-
-
-def _with_default_options(variant: V) -> V:
-    """Return a variant and its components with every default of their options written out."""
-    components = tuple(_with_defaults(component, COMPONENTS) for component in variant.components)
-    return _with_defaults(variant, VARIANTS).model_copy(update={"components": components})
-
-
-def _with_defaults(named: N, registry: Registry) -> N:
-    """Return the name with every default of its options written out."""
-    parameters = options_of(registry.get(named.name))
-    defaults = {name: p.default for name, p in parameters.items() if _is_plain(p.default)}
-    return named.model_copy(update={"options": {**defaults, **named.options}})
-
-
-def _is_plain(value: Any) -> bool:
-    """Return True when a default exists and can be written to a configuration as JSON."""
-    return value is not Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
+from attnlab.config.defaults import with_all_defaults
 from attnlab.config.grid import Cell
 from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
 from attnlab.config.study import StudyConfig
@@ -25,7 +26,7 @@ from attnlab.models.base import Model
 from attnlab.models.parts import component_classes, parts
 from attnlab.planning import support
 from attnlab.planning.costs import Traces, evaluation_sample
-from attnlab.planning.effects import with_all_defaults, without_ineffective_fields
+from attnlab.planning.effects import without_ineffective_fields
 from attnlab.planning.layers import resolve_layers
 from attnlab.registry import (
     COMPONENTS,

@@ -11,6 +11,7 @@ from attnlab.config.reader import read_study
 from attnlab.config.run import RunConfig, parse_assignments
 from attnlab.config.yaml import parse
 from attnlab.errors import UserError
+from attnlab.registry import VARIANTS, options_of
 from tests.support.studies import GOOD, SEARCH, misread, write
 
 
@@ -168,6 +169,17 @@ def test_a_default_that_is_written_out_changes_no_fingerprint() -> None:
     config = run_config()
     defaults = {"train.patience": None, "evaluate.test": True, "evaluate.lengths": [], "machine.processes_per_run": 1}
     assert config.replace(defaults).fingerprint() == config.fingerprint()
+
+
+def test_an_option_at_its_default_is_that_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare, stated = run_config(variant="delta"), run_config(variant={"name": "delta", "short_conv": 4})
+    before = bare.fingerprint()
+    assert before == stated.fingerprint() != run_config(variant={"name": "delta", "short_conv": 0}).fingerprint()
+    constructor: Any = VARIANTS.get("delta").__init__
+    monkeypatch.setattr(constructor, "__kwdefaults__", {**constructor.__kwdefaults__, "short_conv": 0})
+    options_of.cache_clear()
+    assert bare.fingerprint() != before == stated.fingerprint(), "a changed default trains again what does not state it"
+    options_of.cache_clear()
 
 
 def test_lengths_are_sorted_and_each_stands_once() -> None:
