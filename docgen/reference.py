@@ -21,7 +21,7 @@ EXIT_CODES = """
 | 0 | success |
 | 1 | a run or a check failed, or `bench` could measure nothing of a variant |
 | 2 | invalid input, or nothing can run |
-| 10 | with `--exit-verdict`: no cell is better than its baseline |
+| 10 | with `--exit-verdict`: a compared cell is not better than its baseline |
 | 130 | interrupted |
 """
 

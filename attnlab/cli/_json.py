@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser
+from attnlab.errors import UserError
 
 if TYPE_CHECKING:
+    from attnlab.config.study import StudyConfig
     from attnlab.planning.plan import Plan
+    from attnlab.stats.cells import ComparisonSpec
     from attnlab.stats.compared import Compared
     from attnlab.study.result import StudyResult
     from attnlab.testing import CheckResults
 
-NOT_BETTER = 10  # the exit code of a study without a better cell, with `--exit-verdict`
+NOT_BETTER = 10  # the exit code of `--exit-verdict`
 
 
 def add_json_argument(parser: Parser) -> None:
@@ -37,7 +41,9 @@ def add_verdict_arguments(parser: Parser) -> None:
     """Add `--json` and `--exit-verdict`."""
     add_json_argument(parser)
     parser.add_argument(
-        "--exit-verdict", action="store_true", help=f"exit with code {NOT_BETTER} when no cell is better than its baseline"
+        "--exit-verdict",
+        action="store_true",
+        help=f"exit with code {NOT_BETTER} unless every cell that is compared is better than its baseline",
     )
 
 
@@ -45,10 +51,24 @@ def call(arguments: Namespace) -> int:
     """Call the verb and return its exit code; with `--json`, print its answer."""
     if not getattr(arguments, "json", False):
         return int(arguments.main(arguments))
-    with redirect_stdout(sys.stderr):
+    with _stdout_to_stderr():
         code = int(arguments.main(arguments))
-    print(json.dumps(_plain(arguments.answer), ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_plain(arguments.answer), allow_nan=False))
     return code
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Write to standard error what is printed, also by other processes and by code that is not Python's."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _plain(value: Any) -> Any:
@@ -63,12 +83,13 @@ def _plain(value: Any) -> Any:
 
 def study_answer(compared: Compared, texts: Sequence[str]) -> dict[str, Any]:
     """Return the answer of a study: a row for each cell and each baseline that it is compared with."""
-    from attnlab.report.conclusion import describe_choice, verdict_rows
+    from attnlab.report.conclusion import describe_choice, effect_rows, verdict_rows
 
     spec = compared.spec
     skipped = [{"cell": name, "because": reason} for name, reason in spec.skipped]
     about = {"study": spec.study, "question": spec.question, "answer": list(texts)}
-    return {**about, "cells": verdict_rows(compared), "skipped": skipped, "notes": describe_choice(compared)}
+    rows = {"cells": verdict_rows(compared), "effects": effect_rows(compared)}
+    return {**about, **rows, "skipped": skipped, "notes": describe_choice(compared)}
 
 
 def run_answer(result: StudyResult) -> dict[str, Any]:
@@ -77,12 +98,24 @@ def run_answer(result: StudyResult) -> dict[str, Any]:
     return {"runs": Counter(row.state for row in result.rows), "failed": failed}
 
 
-def exit_code(arguments: Namespace, compared: Compared) -> int:
-    """Return 0, or with `--exit-verdict` and no better cell `NOT_BETTER`."""
+def require_comparisons(arguments: Namespace, spec: StudyConfig | ComparisonSpec) -> None:
+    """Raise `UserError` for `--exit-verdict` of a study that compares no cells."""
+    if getattr(arguments, "exit_verdict", False) and not spec.baselines:
+        raise UserError("expected a study with a baseline, because cells without one are not compared", "--exit-verdict")
+
+
+def exit_code(arguments: Namespace, compared: Compared, cells: Collection[str] | None = None) -> int:
+    """Return 0, or with `--exit-verdict` `NOT_BETTER` unless all cells that are compared are better.
+
+    Args:
+        cells: The names of the cells that count; None: all.
+    """
     from attnlab.report.conclusion import verdict_rows
 
-    decided = not getattr(arguments, "exit_verdict", False) or any(row["verdict"] == "better" for row in verdict_rows(compared))
-    return 0 if decided else NOT_BETTER
+    if not getattr(arguments, "exit_verdict", False):
+        return 0
+    rows = [row for row in verdict_rows(compared) if row["baseline"] and (cells is None or row["cell"] in cells)]
+    return 0 if rows and all(row["verdict"] == "better" for row in rows) else NOT_BETTER
 
 
 def plan_answer(plan: Plan) -> dict[str, Any]:
@@ -93,8 +126,8 @@ def plan_answer(plan: Plan) -> dict[str, Any]:
         for cell in plan.cells
     ]
     skipped = [{"cell": cell.name, "because": cell.because} for cell in plan.skipped]
-    about = {"study": plan.study.study, "question": plan.study.question, "runs": plan.total, "train_flops": plan.train_flops}
-    return {**about, "cells": cells, "skipped": skipped, "notes": plan.notes}
+    about = {"study": plan.study.study, "question": plan.study.question or "", "planned_runs": plan.total}
+    return {**about, "train_flops": plan.train_flops or None, "cells": cells, "skipped": skipped, "notes": plan.notes}
 
 
 def check_answer(name: str, results: CheckResults) -> dict[str, Any]:

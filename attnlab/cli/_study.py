@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.cli._arguments import Parser, positive_int, workers
-from attnlab.cli._json import exit_code, run_answer, study_answer
+from attnlab.cli._json import exit_code, require_comparisons, run_answer, study_answer
 from attnlab.cli._printing import print_text, relative, show_progress
 from attnlab.errors import UserError
 
@@ -182,6 +182,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
     from attnlab.study.run import run
 
     plan.require_runs()
+    require_comparisons(arguments, plan.study)
     if adaptive is not None or plan.study.max_seeds is not None:
         adaptive = {"max_seeds": plan.study.max_seeds or MAX_SEEDS, **(adaptive or {})}
         require_seeds_can_be_added(plan, **adaptive)  # before the checks, which take seconds
@@ -213,7 +214,7 @@ def run_plan(plan: Plan, arguments: Namespace, *, only: dict[str, Any], adaptive
         print(f"report: {relative(REPORTS / name / 'index.html')}")
     print(f"To browse the runs in MLflow: {command_name()} ui {name}")
     arguments.answer = {**study_answer(compared, texts), **run_answer(result)}
-    return exit_code(arguments, compared) if result.ok else 1
+    return exit_code(arguments, compared, {cell.name for cell in plan.cells}) if result.ok else 1
 
 
 def look_notes(plan: Plan) -> list[str]:

@@ -1,7 +1,7 @@
 """The entry point of the command line: verbs, error messages and exit codes.
 
 Exit codes: 0 success; 1 a run or a check failed; 2 invalid input, or nothing that can run (one line on standard error);
-10 no cell is better, when a script asks; 130 interrupted.
+10 a cell is not better, when a script asks; 130 interrupted.
 
 To add a verb, write a module with `HELP`, `add_arguments(parser)` and `main(arguments) -> int`, and a line in `VERBS`; an
 installed package adds one by an entry point of the group `attnlab.verbs`. Verbs of `attnlab.extras` are strings in the same

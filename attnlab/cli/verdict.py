@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from attnlab.cli._arguments import Parser
-from attnlab.cli._json import add_verdict_arguments, exit_code, study_answer
+from attnlab.cli._json import add_verdict_arguments, exit_code, require_comparisons, study_answer
 
 HELP = "print the conclusion of a study, as attnlab run does at its end"
 DESCRIPTION = (
@@ -26,6 +26,7 @@ def main(arguments: Namespace) -> int:
     from attnlab.report.result import load_compared
 
     compared = load_compared(arguments.study)
+    require_comparisons(arguments, compared.spec)
     print_verdict(texts := conclusions(compared))
     for line in describe_choice(compared):
         print_text(f"note: {line}")

@@ -18,6 +18,7 @@ from attnlab.stats.cells import CellSummary, ComparisonSpec, comparisons, split_
 from attnlab.stats.compared import Compared
 from attnlab.stats.contrasts import StudyTable
 from attnlab.stats.joint import simultaneous_interval
+from attnlab.stats.paired import Difference
 from attnlab.stats.records import comparison_name
 from attnlab.stats.selection import Named, Seeds, Selection
 from attnlab.stats.verdict import VerdictKind, p_of_verdict
@@ -119,14 +120,15 @@ def verdicts_frame(compared: Compared | None) -> pandas.DataFrame:
 
 
 def verdict_rows(compared: Compared) -> list[dict[str, Any]]:
-    """Return the verdicts as dicts, each also with its task, metric and direction, and the mean costs of its cell."""
+    """Return the verdicts as dicts, each also with its task and metric, what its value is, and the mean costs of its cell."""
     questions = (compared, *compared.further)
     parts = [part for asked in questions for part in split_tasks(asked.cells, asked.spec)]
     return [
         {
             "task": part.task,
             "metric": part.metric,
-            "direction": part.direction,
+            "estimand": part.estimand.name,
+            "direction": part.estimator.value_direction,
             **dict(zip(COLUMNS, _verdict_record(cell, part), strict=True)),
             "costs": {name: cost.mean for name, cost in cell.costs.items()},
         }
@@ -134,6 +136,26 @@ def verdict_rows(compared: Compared) -> list[dict[str, Any]]:
         if any(cell.has_result for asked in questions for cell in asked.cells)
         for cell in comparisons(of_task)
     ]
+
+
+def effect_rows(compared: Compared) -> list[dict[str, Any]]:
+    """Return the effects of a factorial study as dicts; of another one none."""
+    found = [(part, effect) for part in compared.spec.parts if (of := compared.effects(part)) for effect in of.effects]
+    return [
+        {
+            "task": part.task,
+            "effect": effect.name,
+            **_numbers_of(effect.difference),
+            "verdict": WORDS.get(effect.verdict.kind, ""),
+        }
+        for part, effect in found
+    ]
+
+
+def _numbers_of(difference: Difference) -> dict[str, float | None]:
+    interval = difference.interval
+    ends = (interval.mean, interval.low, interval.high) if interval else (None, None, None)
+    return dict(zip(("difference", "low", "high", "p"), (*ends, p_of_verdict(difference)), strict=True))
 
 
 def _verdict_record(cell: CellSummary, spec: ComparisonSpec) -> list[Any]:

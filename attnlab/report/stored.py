@@ -177,14 +177,7 @@ def _load(content: Mapping[str, Any]) -> dict[str, Any]:
     import pandas
     from pydantic import TypeAdapter
 
-    stored = content["info"]
-    if "changes" in stored:  # of versions up to 0.8, whose pages had further lines on the choice of records
-        not_run = stored.get("selection", {}).get("not_run", ())
-        selection = {"not_run": not_run, "changed": "; ".join(stored["changes"])}
-        stored = {**stored, "selection": selection}
-    of_spec = {name: stored[name] for name in ("order", "search", "skipped", "question", "analyses") if name in stored}
-    stored = {**stored, "spec": {**stored["spec"], **of_spec}}  # where versions up to 0.9 have these fields
-    info = TypeAdapter(StudyInfo).validate_json(json.dumps(stored))
+    info = TypeAdapter(StudyInfo).validate_json(json.dumps(content["info"]))
     return {
         "info": info,
         "runs": pandas.DataFrame([_from_json(run) for run in _runs(content["runs"])], columns=content["columns"]),

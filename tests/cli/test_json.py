@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +59,7 @@ def test_an_answer_has_the_verdicts_costs_and_what_was_left_out(here: Path, caps
     for row, expected in zip(answer["cells"], frame.to_dict("records"), strict=True):
         same = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in expected.items()}
         assert {name: row[name] for name in same} == same
-        assert (row["metric"], row["direction"], row["task"]) == ("bits_per_byte", "min", "")
+        assert (row["metric"], row["direction"], row["estimand"], row["task"]) == ("bits_per_byte", "min", "mean", "")
         assert row["costs"]["train_seconds"] == 4
     verdicts = {row["cell"]: row["verdict"] for row in answer["cells"]}
     assert verdicts["dense learned"] == "" and "worse" in verdicts.values()
@@ -64,19 +67,47 @@ def test_an_answer_has_the_verdicts_costs_and_what_was_left_out(here: Path, caps
     assert [row["difference"] for row in again["cells"]] == [row["difference"] for row in answer["cells"]]
 
 
-@pytest.mark.parametrize(("baseline", "code"), [("dense", 10), ("no_wo", 0)])
-def test_a_script_can_ask_whether_a_cell_is_better(here: Path, capsys: Out, baseline: str, code: int) -> None:
-    words = ["run", "small.yaml", *QUICK, "--only", "variant=dense,no_wo"]
-    words += ["--only", "position=learned", "--set", f"baseline={{variant: {baseline}}}"]
-    answer = call(capsys, *words, "--exit-verdict", code=code)
-    assert any(row["verdict"] == "better" for row in answer["cells"]) == (code == 0)
-    assert main([*words, "--seeds", "0-3"]) == 0, "without the option, an answer of any kind is a success"
-    assert main(["verdict", "small", "--exit-verdict"]) == code
+def test_a_script_can_ask_whether_all_cells_are_better(here: Path, capsys: Out) -> None:
+    """Cells of earlier calls do not count."""
+    words = ["run", "small.yaml", *QUICK, "--only", "position=learned", "--set", "baseline={variant: no_wo}"]
+    assert main([*words, "--only", "variant=no_wo,narrow", "--exit-verdict"]) == 0
+    grid = {"variant": ["dense", "no_wo", "narrow", {"name": "no_wo", "with": "gate"}], "position": ["learned"]}
+    config = {**CONFIG, "grid": grid, "skip": []}
+    Path("small.yaml").write_text(to_yaml(config), encoding="utf-8")
+    answer = call(capsys, *words, "--only", "variant=no_wo,no_wo with gate", "--exit-verdict", code=10)
+    verdicts = {row["cell"]: row["verdict"] for row in answer["cells"]}
+    assert verdicts["narrow learned"] == "better" != verdicts["no_wo with gate learned"]
+    assert main(words) == 0, "without the option, an answer of any kind is a success"
+    assert main(["verdict", "small", "--exit-verdict"]) == 10
+    assert main(["run", "small.yaml", "--exit-verdict", "--set", "baseline=null"]) == 2
+
+
+def test_effects_and_solve_rates_say_what_they_are(here: Path, capsys: Out) -> None:
+    factors = {"variant": ["dense", "no_wo"], "position": ["learned", "none"]}
+    config = {name: value for name, value in CONFIG.items() if name not in ("grid", "skip", "baseline")}
+    Path("factors.yaml").write_text(to_yaml({**config, "study": "factors", "factors": factors}), encoding="utf-8")
+    (row, *_) = call(capsys, "run", "factors.yaml", *QUICK)["effects"]
+    assert (
+        row["effect"] == "no_wo instead of dense" and row["verdict"] == "worse" and row["low"] < row["difference"] < row["high"]
+    )
+    rate = {**CONFIG, "study": "rate", "estimand": {"name": "solve_rate", "threshold": 3}}
+    Path("rate.yaml").write_text(to_yaml(rate), encoding="utf-8")
+    cells = call(capsys, "run", "rate.yaml", *QUICK)["cells"]
+    assert {(row["estimand"], row["metric"], row["direction"]) for row in cells} == {("solve_rate", "bits_per_byte", "max")}
+
+
+def test_only_the_object_is_on_standard_output(here: Path) -> None:
+    """Not what other code writes, nor a character that the locale cannot encode."""
+    Path("noisy.py").write_text("import os\nos.write(1, b'raw')\nprint('printed')\n", encoding="utf-8")
+    command = [sys.executable, "-m", "attnlab", "list", "--imports", "noisy.py", "--json"]
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert json.loads(done.stdout)["kinds"] and b"raw" in done.stderr and b"printed" in done.stderr
 
 
 def test_a_plan_has_costs_and_refusals(here: Path, capsys: Out) -> None:
     answer = call(capsys, "plan", "small.yaml", "--set", "model.heads=3", "--set", "model.dim=9")
-    assert answer["runs"] == 20 and [cell["cell"] for cell in answer["cells"]][0] == "dense learned"
+    assert answer["planned_runs"] == 20 and [cell["cell"] for cell in answer["cells"]][0] == "dense learned"
     assert answer["cells"][0]["axes"] == {"variant": "dense", "position": "learned"}
     assert all(cell["parameters"] > 0 and cell["refused"] is None for cell in answer["cells"])
     refused = {**CONFIG, "grid": {"variant": ["dense", "none"], "position": ["rotary"]}, "skip": [], "study": "odd"}
