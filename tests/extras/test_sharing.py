@@ -38,19 +38,35 @@ class Own(Dense):
 Person = Callable[..., Bundle]
 
 
+@pytest.fixture(scope="module")
+def trained() -> dict[tuple[str, ...], Path]:
+    """Seeds and options of the study -> a folder in which it was run with them."""
+    return {}
+
+
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Return a function that runs the study in a folder of its own, and bundles it."""
+def person(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    trained: dict[tuple[str, ...], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Person:
+    """Return a function that runs the study in a folder of its own, or copies one in which it was run, and bundles it."""
     fake = partial(run, display=QUIET, train="tests.support.study_fakes:settling")
     monkeypatch.setattr("attnlab.study.run.run", fake)
 
     def runs(name: str, seeds: str, *words: str, config: dict[str, Any] = CONFIG) -> Bundle:
-        folder = tmp_path / name
+        folder, key = tmp_path / name, (seeds, *words)
+        if is_run := config is CONFIG and key in trained:
+            shutil.copytree(trained[key], folder, dirs_exist_ok=True)
         folder.mkdir(exist_ok=True)
         monkeypatch.chdir(folder)
         monkeypatch.setenv("ATTNLAB_RUNS", "runs")
         (folder / "small.yaml").write_text(to_yaml(config))
-        assert main(["run", "small.yaml", "--no-check", "--seeds", seeds, *words]) in (0, 1)
+        if not is_run:
+            assert main(["run", "small.yaml", "--no-check", "--seeds", seeds, *words]) in (0, 1)
+        if config is CONFIG and not is_run:
+            trained[key] = shutil.copytree(folder, tmp_path_factory.mktemp("trained") / "person")
         return write_bundle("small", f"{name}.zip")
 
     return runs

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from attnlab.tracking.runs import find_experiment
 from attnlab.tracking.tags import split_note
 from attnlab.tracking.transfer import read_study_record
 from tests.report.test_result import go
+from tests.support.empty_store import copy_store
 
 RESULTS = f"tags.`{CELL_RUN}` != ''"
 
@@ -36,8 +38,16 @@ def view(root: Path) -> dict[str, Any]:
     return json.loads(zlib.decompress(base64.b64decode(saved["state"].removeprefix("deflate;"))))
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_store(tmp_path_factory.mktemp("cells") / "runs")
+    go(folder)
+    return folder
+
+
 @pytest.fixture
-def result(root: Path) -> Result:
+def result(trained: Path, root: Path) -> Result:
+    shutil.copytree(trained, root, dirs_exist_ok=True)
     result = go(root)
     assert result.compared.cells
     return result
