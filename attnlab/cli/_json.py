@@ -43,7 +43,7 @@ def add_verdict_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--exit-verdict",
         action="store_true",
-        help=f"exit with code {NOT_BETTER} unless every cell that is compared is better than its baseline",
+        help=f"exit with code {NOT_BETTER} unless every compared cell, except for a control, is better than its baseline",
     )
 
 
@@ -105,7 +105,7 @@ def require_comparisons(arguments: Namespace, spec: StudyConfig | ComparisonSpec
 
 
 def exit_code(arguments: Namespace, compared: Compared, cells: Collection[str] | None = None) -> int:
-    """Return 0, or with `--exit-verdict` `NOT_BETTER` unless all cells that are compared are better.
+    """Return 0, or with `--exit-verdict` `NOT_BETTER` unless all compared cells are better, except for a control.
 
     Args:
         cells: The names of the cells that count; None: all.
@@ -114,8 +114,9 @@ def exit_code(arguments: Namespace, compared: Compared, cells: Collection[str] |
 
     if not getattr(arguments, "exit_verdict", False):
         return 0
-    rows = [row for row in verdict_rows(compared) if row["baseline"] and (cells is None or row["cell"] in cells)]
-    return 0 if rows and all(row["verdict"] == "better" for row in rows) else NOT_BETTER
+    rows = [row for row in verdict_rows(compared) if row["baseline"] and not row["control"]]
+    verdicts = {row["verdict"] for row in rows if cells is None or row["cell"] in cells}
+    return 0 if verdicts == {"better"} else NOT_BETTER
 
 
 def plan_answer(plan: Plan) -> dict[str, Any]:

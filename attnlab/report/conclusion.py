@@ -129,6 +129,7 @@ def verdict_rows(compared: Compared) -> list[dict[str, Any]]:
             "metric": part.metric,
             "estimand": part.estimand.name,
             "direction": part.estimator.value_direction,
+            "control": part.is_control(cell.axes),
             **dict(zip(COLUMNS, _verdict_record(cell, part), strict=True)),
             "costs": {name: cost.mean for name, cost in cell.costs.items()},
         }

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,17 @@ from typing import Any
 import pytest
 
 import attnlab
+from attnlab.cli._json import exit_code
 from attnlab.cli.list import HEADINGS
 from attnlab.cli.main import main
 from attnlab.config.run import RunConfig
+from attnlab.report.conclusion import verdict_rows
+from attnlab.stats.compared import compare_cells
 from attnlab.study.run import run
 from attnlab.tracking.tags import to_yaml
 from attnlab.training.train import Result
 from tests.study.test_study import QUIET, study
+from tests.support.specs import comparison_spec
 from tests.support.study_fakes import settling
 
 QUICK = ("--no-check", "--no-report", "--no-reference-scores")
@@ -80,6 +85,30 @@ def test_a_script_can_ask_whether_all_cells_are_better(here: Path, capsys: Out) 
     assert main(words) == 0, "without the option, an answer of any kind is a success"
     assert main(["verdict", "small", "--exit-verdict"]) == 10
     assert main(["run", "small.yaml", "--exit-verdict", "--set", "baseline=null"]) == 2
+
+
+def test_a_control_need_not_be_better() -> None:
+    spec = comparison_spec("s", ["variant"], "loss", "min", baseline={"variant": "a"}, control={"variant": "c"})
+    shifts = {"a": 0.0, "b": -1.0, "c": 1.0}
+    runs = [
+        {
+            "cell": name,
+            "variant": name,
+            "state": "completed",
+            "seed": seed,
+            "loss": seed + shift + 0.01 * (seed * 7 % 4) * shift,
+        }
+        for name, shift in shifts.items()
+        for seed in range(5)
+    ]
+    compared = compare_cells(runs, spec)
+    assert [(row["verdict"], row["control"]) for row in verdict_rows(compared)] == [
+        ("", False),
+        ("better", False),
+        ("worse", True),
+    ]
+    assert exit_code(Namespace(exit_verdict=True), compared) == 0
+    assert exit_code(Namespace(exit_verdict=True), compared, {"c"}) == 10, "nothing else is compared"
 
 
 def test_effects_and_solve_rates_say_what_they_are(here: Path, capsys: Out) -> None:
