@@ -7,9 +7,10 @@ and the parameters of MLflow derive from it. ``types`` has the building blocks, 
 import hashlib
 import json
 import re
+from inspect import Parameter
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema, field_validator, model_validator
 
@@ -17,8 +18,10 @@ from attnlab.config.types import (
     WITH,
     Betas,
     ComposedField,
+    ComposedVariant,
     Count,
     Fraction,
+    LayersConfig,
     LayersField,
     Lengths,
     Match,
@@ -31,6 +34,10 @@ from attnlab.config.types import (
     layer_entries,
 )
 from attnlab.config.yaml import dotted, parse_assignments
+from attnlab.registry import COMPONENTS, OPTIMIZERS, POSITIONS, TASKS, VARIANTS, Registry, options_of
+
+N = TypeVar("N", bound=Named)
+V = TypeVar("V", bound=ComposedVariant)
 
 __all__ = [
     "EvaluateConfig",
@@ -399,9 +406,8 @@ class RunConfig(Section):
         fingerprint of the run that provides the initial weights, not by the stage's name.
         """
         from attnlab._version import __version__
-        from attnlab.config.defaults import with_all_defaults
 
-        fields = with_all_defaults(self, builtin=True).model_dump(mode="json")
+        fields = self.with_all_defaults(builtin=True).model_dump(mode="json")
         fields["sources"] = sorted(self.sources.values())
         del fields["init"]
         if self.init is not None:
@@ -419,6 +425,47 @@ class RunConfig(Section):
             fields["model"]["name"] = self.model.name.rpartition("/")[2]
         text = json.dumps({"version": __version__, **fields}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def with_all_defaults(self, *, builtin: bool = False) -> Self:
+        """Return a configuration in which every option with a default is written out.
+
+        Args:
+            builtin: Only options of attnlab's own classes; no other class is imported.
+        """
+
+        def named(value: N, registry: Registry) -> N:
+            if builtin and not registry.is_builtin(value.name):
+                return value
+            parameters = options_of(registry.get(value.name))
+            defaults = {name: p.default for name, p in parameters.items() if _is_plain(p.default)}
+            return value.model_copy(update={"options": {**defaults, **value.options}})
+
+        def position(value: Named | None) -> Named | None:
+            return value and named(value, POSITIONS)
+
+        def variant(value: V) -> V:
+            components = tuple(named(component, COMPONENTS) for component in value.components)
+            return named(value, VARIANTS).model_copy(update={"components": components})
+
+        def layers(value: LayersConfig) -> LayersConfig:
+            entries = (entry.model_copy(update={"position": position(entry.position)}) for entry in value.pattern)
+            return value.model_copy(update={"pattern": tuple(map(variant, entries))})
+
+        model = self.model
+        changes: dict[str, Any] = {"layers": model.layers and layers(model.layers)}
+        for name in PARTS:
+            part: PartConfig = getattr(model, name)
+            changes[name] = PartConfig(variant=part.variant and variant(part.variant), position=position(part.position))
+        optimizer = named(self.train.optimizer, OPTIMIZERS)
+        return self.model_copy(
+            update={
+                "task": named(self.task, TASKS),
+                "variant": self.variant and variant(self.variant),
+                "position": position(self.position),
+                "model": model.model_copy(update=changes),
+                "train": self.train.model_copy(update={"optimizer": optimizer}),
+            }
+        )
 
     def to_json(self) -> str:
         """Return the configuration as JSON, with the keys of the YAML; ``from_json`` reads it."""
@@ -484,3 +531,8 @@ def accepts(path: str, value: Any) -> bool:
     except ValidationError as error:
         return not any(dotted(problem["loc"]).startswith(path) for problem in error.errors())
     return True
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True when a default exists and can be written to a configuration as JSON."""
+    return value is not Parameter.empty and isinstance(value, str | int | float | bool | list | dict | None)

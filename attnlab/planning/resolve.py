@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from attnlab._util.code_digest import code_digest, module_digest
 from attnlab._util.files import real_path, why_no_file
 from attnlab._util.user_code import USER_MODULE, forget_changed_files, load_file
-from attnlab.config.defaults import with_all_defaults
 from attnlab.config.grid import Cell
 from attnlab.config.run import PARTS, ModelConfig, PartConfig, RunConfig
 from attnlab.config.study import StudyConfig
@@ -145,7 +144,7 @@ class Resolver:
         config = config.model_copy(update={"sources": self._sources(classes), "packages": self._packages(classes)})
         backends = [support.resolve_backend(cell, config, resolved_parts, device=d) for d in (config.machine.device, "cuda")]
         config = config.model_copy(update={"backend": backends[0]})
-        key = without_ineffective_fields(with_all_defaults(config), task).fingerprint()
+        key = without_ineffective_fields(config.with_all_defaults(), task).fingerprint()
         found = {"written": cell.settings, "key": key, "task": task, "cuda_backend": backends[1]}
         return replace(cell, settings=config, refusal=support.unsupported(config, task), **found)
 
