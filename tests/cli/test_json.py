@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -21,16 +22,18 @@ from attnlab.config.run import RunConfig
 from attnlab.report.conclusion import verdict_rows
 from attnlab.stats.compared import compare_cells
 from attnlab.study.run import run
+from attnlab.tracking.relocation import relocate_artifacts
 from attnlab.tracking.tags import to_yaml
 from attnlab.training.train import Result
 from tests.study.test_study import QUIET, study
+from tests.support.empty_store import copy_store
 from tests.support.specs import comparison_spec
 from tests.support.study_fakes import settling
 
 QUICK = ("--no-check", "--no-report", "--no-reference-scores")
 Out = pytest.CaptureFixture[str]
-GRID = {"variant": ["dense", "no_wo", "narrow"], "position": ["learned", "none"]}
-SKIP = [{"where": {"variant": "narrow", "position": "none"}, "because": "too few"}]
+GRID = {"variant": ["dense", "no_wo", "narrow", "wide"], "position": ["learned"]}
+SKIP = [{"where": {"variant": "wide"}, "because": "too few"}]
 CONFIG = study(grid=GRID, skip=SKIP, seeds=[0, 1, 2, 3], baseline={"variant": "dense"}, margin=0.2, question="Why?")
 
 
@@ -39,8 +42,17 @@ def settling_at_a_cost(config: RunConfig, **options: Any) -> Result:
     return replace(result, summary={**result.summary, "train_seconds": 4.0})
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_store(tmp_path_factory.mktemp("json") / "runs")
+    run(CONFIG, root=folder, display=QUIET, train=f"{__name__}:settling_at_a_cost", reference_scores=False)
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study, which was run and not looked at."""
+    relocate_artifacts(Path(shutil.copytree(trained, tmp_path / "runs")), writable=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNLAB_RUNS", "runs")
     monkeypatch.setattr("attnlab.study.run.run", partial(run, display=QUIET, train=f"{__name__}:settling_at_a_cost"))
@@ -57,10 +69,10 @@ def call(capsys: Out, *words: str, code: int = 0) -> dict[str, Any]:
 def test_an_answer_has_the_verdicts_costs_and_what_was_left_out(here: Path, capsys: Out) -> None:
     answer = call(capsys, "run", "small.yaml", *QUICK)
     assert (answer["study"], answer["question"]) == ("small", "Why?")
-    assert answer["skipped"] == [{"cell": "narrow none", "because": "too few"}]
-    assert answer["runs"] == {"completed": 20} and answer["failed"] == [] == answer["notes"]
+    assert answer["skipped"] == [{"cell": "wide learned", "because": "too few"}]
+    assert answer["runs"] == {"completed": 12} and answer["failed"] == [] == answer["notes"]
     frame = attnlab.verdicts("small")
-    assert len(answer["cells"]) == len(frame) == 5
+    assert len(answer["cells"]) == len(frame) == 3
     for row, expected in zip(answer["cells"], frame.to_dict("records"), strict=True):
         same = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in expected.items()}
         assert {name: row[name] for name in same} == same
@@ -136,7 +148,7 @@ def test_only_the_object_is_on_standard_output(here: Path) -> None:
 
 def test_a_plan_has_costs_and_refusals(here: Path, capsys: Out) -> None:
     answer = call(capsys, "plan", "small.yaml", "--set", "model.heads=3", "--set", "model.dim=9")
-    assert answer["planned_runs"] == 20 and [cell["cell"] for cell in answer["cells"]][0] == "dense learned"
+    assert answer["planned_runs"] == 12 and [cell["cell"] for cell in answer["cells"]][0] == "dense learned"
     assert answer["cells"][0]["axes"] == {"variant": "dense", "position": "learned"}
     assert all(cell["parameters"] > 0 and cell["refused"] is None for cell in answer["cells"])
     refused = {**CONFIG, "grid": {"variant": ["dense", "none"], "position": ["rotary"]}, "skip": [], "study": "odd"}
