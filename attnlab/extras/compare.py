@@ -26,7 +26,6 @@ DESCRIPTION = (
 KEYS = ("seed", "doc_id", "item", "id")
 RESERVED = ("cell", "file", "seed", "state", "reason", "test", "task", "data", "length", "phase", "params")  # of a run
 LARGEST = 1e70  # as of the metric of a program
-FEW = 10  # pairs that differ, below which the t-test of scores of 0 and 1 finds too much
 Row = Mapping[str, Any]
 
 
@@ -76,25 +75,13 @@ def main(arguments: Namespace) -> int:
     print_table(
         headings, [[format_metric(v) if isinstance(v, float) else v or "" for v in row] for row in rows], wrap=("note",)
     )
-    notes = [f"rows are paired by {', '.join(by)}; each pair counts as a seed", *_notes(scores, len(number))]
+    notes = [f"rows are paired by {', '.join(by)}; each pair counts as a seed"]
+    notes += [f"{name} has {len(of)} of {count(len(number), 'row')}" for name, of in scores.items() if len(of) < len(number)]
     for note in notes:
         print_text(f"note: {note}")
     print_verdict(texts := conclusions(compared))
     arguments.answer = {**study_answer(compared, texts), "notes": notes}
     return exit_code(arguments, compared)
-
-
-def _notes(scores: Mapping[str, Mapping[str, float]], every: int) -> Iterator[str]:
-    """Yield a note on each file that lacks rows, and on scores of 0 and 1 that differ in few pairs."""
-    baseline, *others = scores.items()
-    for name, of_file in scores.items():
-        if len(of_file) < every:
-            yield f"{name} has {len(of_file)} of {count(every, 'row')}"
-    for name, of_file in others:
-        pairs = [(value, baseline[1][key]) for key, value in of_file.items() if key in baseline[1]]
-        different = sum(mine != other for mine, other in pairs)
-        if 0 < different < FEW and {value for pair in pairs for value in pair} <= {0.0, 1.0}:
-            yield f"{name} differs from {baseline[0]} in {count(different, 'pair')}: too few for a t-test of scores of 0 and 1"
 
 
 def common_key(rows: Sequence[Row]) -> list[str]:
