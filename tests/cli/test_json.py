@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import attnlab
-from attnlab.cli._json import exit_code
+from attnlab.cli._json import exit_code, study_answer
 from attnlab.cli.list import HEADINGS
 from attnlab.cli.main import main
+from attnlab.config.question import EstimandConfig
 from attnlab.config.run import RunConfig
 from attnlab.report.conclusion import verdict_rows
 from attnlab.stats.compared import compare_cells
@@ -25,6 +26,8 @@ from attnlab.study.run import run
 from attnlab.tracking.relocation import relocate_artifacts
 from attnlab.tracking.tags import to_yaml
 from attnlab.training.train import Result
+from tests.report.test_factorial import SPEC
+from tests.report.test_factorial import runs as factorial_runs
 from tests.study.test_study import QUIET, study
 from tests.support.empty_store import copy_store
 from tests.support.specs import comparison_spec
@@ -123,18 +126,14 @@ def test_a_control_need_not_be_better() -> None:
     assert exit_code(Namespace(exit_verdict=True), compared, {"c"}) == 10, "nothing else is compared"
 
 
-def test_effects_and_solve_rates_say_what_they_are(here: Path, capsys: Out) -> None:
-    factors = {"variant": ["dense", "no_wo"], "position": ["learned", "none"]}
-    config = {name: value for name, value in CONFIG.items() if name not in ("grid", "skip", "baseline")}
-    Path("factors.yaml").write_text(to_yaml({**config, "study": "factors", "factors": factors}), encoding="utf-8")
-    (row, *_) = call(capsys, "run", "factors.yaml", *QUICK)["effects"]
-    assert (
-        row["effect"] == "no_wo instead of dense" and row["verdict"] == "worse" and row["low"] < row["difference"] < row["high"]
-    )
-    rate = {**CONFIG, "study": "rate", "estimand": {"name": "solve_rate", "threshold": 3}}
-    Path("rate.yaml").write_text(to_yaml(rate), encoding="utf-8")
-    cells = call(capsys, "run", "rate.yaml", *QUICK)["cells"]
-    assert {(row["estimand"], row["metric"], row["direction"]) for row in cells} == {("solve_rate", "bits_per_byte", "max")}
+def test_effects_and_solve_rates_say_what_they_are() -> None:
+    answer = study_answer(compare_cells(factorial_runs().to_dict("records"), SPEC), [])
+    row = next(row for row in answer["effects"] if row["effect"] == "rotary instead of learned")
+    assert row["verdict"] == "better" and row["low"] < row["difference"] < row["high"] < 0
+    runs = [{"cell": "a", "variant": "a", "state": "completed", "seed": seed, "loss": 2.0} for seed in range(5)]
+    rate = EstimandConfig(name="solve_rate", threshold=3)
+    (cell,) = verdict_rows(compare_cells(runs, comparison_spec("s", ["variant"], "loss", "min", estimand=rate)))
+    assert (cell["estimand"], cell["metric"], cell["direction"], cell["value"]) == ("solve_rate", "loss", "max", 1)
 
 
 def test_only_the_object_is_on_standard_output(here: Path) -> None:

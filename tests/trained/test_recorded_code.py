@@ -69,7 +69,7 @@ def test_a_module_is_not_imported_unless_named(tmp_path: Path, monkeypatch: pyte
 
 def test_code_is_loaded_as_it_was_trained_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment does not change it, a helper does."""
-    here, there = tmp_path / "here", tmp_path / "there"
+    here, there, others = tmp_path / "here", tmp_path / "there", set(sys.modules)
     code = "import helper\n" + COSINE.replace('@register_variant("NAME")\n', "")
     write(here, "POWER = 3\n", name="helper.py")
     write(here, code, name="mine.py")
@@ -81,7 +81,7 @@ def test_code_is_loaded_as_it_was_trained_wherever_it_lies(tmp_path: Path, monke
     root, mine = there / "runs", there / "mine.py"
 
     def forget() -> None:
-        for name in [name for name in sys.modules if name.startswith("attnlab_user_")]:
+        for name in [name for name in sys.modules if name.startswith("attnlab_user_") and name not in others]:
             del sys.modules[name]
         monkeypatch.setattr("attnlab._util.user_code._stamps", {})
 
