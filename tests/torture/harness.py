@@ -228,7 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"undisturbed: {time.monotonic() - began:.0f} s", flush=True)
         torment = Torment(study, folder / "tormented", args.workers)
         if isinstance(database, Server):
-            torment = Torment(study, folder / "tormented", args.workers // 2, 2, (database.database(), database.database()))
+            torment = Torment(study, folder / "tormented", args.workers // args.parents, args.parents, (database.database(), database.database()))
         frequencies = VICTIMS[args.victims]
         kinds = random.Random(args.seed).choices([*frequencies], [*frequencies.values()], k=args.kills)
         began = time.monotonic()
@@ -247,7 +247,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--victims", choices=tuple(VICTIMS), default="all", help="server: fork servers and runs only")
     parser.add_argument("--runs", type=int, default=40, help=f"a multiple of {CELLS}")
     parser.add_argument("--steps", type=int, default=200, help="of each run")
-    parser.add_argument("--workers", type=int, default=4, help="runs at a time; with postgresql shared by two parents")
+    parser.add_argument("--workers", type=int, default=4, help="runs at a time; with postgresql shared by the parents")
+    parser.add_argument("--parents", type=int, default=2, help="processes that run the study together, with postgresql")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--patience", type=float, default=1_800, help="seconds after which it counts as stuck")
