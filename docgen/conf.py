@@ -1,5 +1,6 @@
 """Configuration of Sphinx, which reads the pages that ``python -m docgen`` writes."""
 
+import os
 from typing import Any
 
 from docutils import nodes
@@ -29,6 +30,15 @@ napoleon_use_ivar = True  # attributes are fields of their class, not objects
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
+
+# Types of other projects lead to their documentation. Its inventories need a network: only the published site has these links.
+if os.environ.get("ATTNLAB_PUBLISH"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3/", None),
+        "torch": ("https://docs.pytorch.org/docs/stable/", None),
+        "pandas": ("https://pandas.pydata.org/docs/", None),
+    }
 
 # The site opens offline: nothing is loaded from a network, and the search reads no other pages.
 html_theme = "pydata_sphinx_theme"

@@ -228,7 +228,13 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"undisturbed: {time.monotonic() - began:.0f} s", flush=True)
         torment = Torment(study, folder / "tormented", args.workers)
         if isinstance(database, Server):
-            torment = Torment(study, folder / "tormented", args.workers // args.parents, args.parents, (database.database(), database.database()))
+            torment = Torment(
+                study,
+                folder / "tormented",
+                args.workers // args.parents,
+                args.parents,
+                (database.database(), database.database()),
+            )
         frequencies = VICTIMS[args.victims]
         kinds = random.Random(args.seed).choices([*frequencies], [*frequencies.values()], k=args.kills)
         began = time.monotonic()
