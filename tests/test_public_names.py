@@ -1,6 +1,8 @@
 """The public names are offered by `dir` and by tab completion, also those that are imported on first use."""
 
+import argparse
 import importlib
+import inspect
 import rlcompleter
 import subprocess
 import sys
@@ -8,6 +10,8 @@ import sys
 import pytest
 
 import attnlab
+from attnlab.cli.main import build_parser
+from tests.support.terminal import assert_snapshot
 
 PACKAGES = ("variants", "components", "positions", "models", "tasks", "nn", "testing", "report")
 NAMES = ("attnlab", *(f"attnlab.{name}" for name in PACKAGES))
@@ -37,3 +41,25 @@ def test_every_public_name_is_there(name: str) -> None:
     package = importlib.import_module(name)
     for public in package.__all__:
         assert getattr(package, public) is not None
+
+
+def test_the_public_surface_is_what_it_was() -> None:
+    """A name, parameter or option that is gone or new belongs in CHANGELOG.md; docs/scope.md says what may change when."""
+    lines = []
+    for package in map(importlib.import_module, NAMES):
+        lines += [f"{package.__name__}.{name}{_parameters(getattr(package, name))}" for name in sorted(package.__all__)]
+    for verb, parser in sorted(_verbs().items()):
+        options = [action.option_strings[-1] if action.option_strings else action.dest for action in parser._actions]
+        lines.append(" ".join(["attnlab", verb, *options]))
+    assert_snapshot("public_surface", "\n".join(lines) + "\n")
+
+
+def _verbs() -> dict[str, argparse.ArgumentParser]:
+    (action,) = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return action.choices
+
+
+def _parameters(public: object) -> str:
+    if not callable(public) or isinstance(public, type) and not public.__module__.startswith("attnlab"):
+        return ""
+    return f"({', '.join(inspect.signature(public).parameters)})"
