@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,7 +19,7 @@ from attnlab.config.reader import read_study
 from attnlab.errors import UserError
 from attnlab.extras.claims.cli import _has_enough_seeds
 from attnlab.extras.claims.court import MAX_SEEDS, Claim, describe_statement, judge, read_claims
-from attnlab.extras.claims.page import _ability, baselines, summarize, write_page
+from attnlab.extras.claims.page import _ability, baselines, measured, summarize, write_page
 from attnlab.extras.claims.ruling import Evidence, RulingKind, gather, rule
 from attnlab.planning.plan import plan as make_plan
 from attnlab.report.stored import load
@@ -335,6 +336,11 @@ def test_the_committed_page_is_the_one_that_the_reports_give(cases: list[Any], t
     folder = tmp_path / "reports" / "claims"
     write_page(folder, [replace(case, folder=case.folder and tmp_path / case.folder.relative_to(ROOT)) for case in cases])
     assert (folder / "README.md").read_text(encoding="utf-8") == (ROOT / "reports/claims/README.md").read_text(encoding="utf-8")
+
+
+def test_a_tie_is_rounded_alike_on_every_processor() -> None:
+    tie = [math.nextafter(-0.00725, end) for end in (-1.0, 1.0)]
+    assert len({measured([Evidence("", "better", mean=mean, low=mean, high=mean)]) for mean in tie}) == 1
 
 
 def test_the_page_says_when_a_claim_was_stated(cases: list[Any]) -> None:

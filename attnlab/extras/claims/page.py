@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+from attnlab._util.metrics import settled
 from attnlab.config.question import OF_DIFFERENCES, OF_SOLVE_RATES
 from attnlab.extras.claims.court import MAX_SEEDS, Case
 from attnlab.extras.claims.ruling import Evidence, RulingKind
@@ -204,7 +205,7 @@ def _unit(case: Case) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else format_metric(round(value, 4) + 0.0)  # a zero without a sign
+    return "" if value is None else format_metric(round(settled(value), 4) + 0.0)  # a zero without a sign
 
 
 def _seeds(case: Case) -> str:
