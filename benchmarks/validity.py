@@ -28,6 +28,7 @@ from benchmarks import (
     predictive_validity,
     rules,
     several_studies,
+    streams,
     sweeps,
     trends,
 )
@@ -61,6 +62,7 @@ SIMULATIONS: tuple[Simulation, ...] = (
     predictions.PREDICTIONS,
     predictions.PREDICTED_SEEDS,
     rules.LOOK_RULES,
+    streams.STREAMS,
     estimands.EXACT_TESTS,
     estimands.FRAGILE,
 )

@@ -18,7 +18,7 @@ from pydantic import (
 from attnlab.config.design import Design
 from attnlab.config.question import ClaimConfig, Estimand, FurtherQuestion, Margin, Metric
 from attnlab.config.search import ConfirmConfig, RunLimits, SearchConfig, SweepConfig
-from attnlab.config.types import AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS, NAMED_SCHEMA, Count, Section, StudySeeds, expected
+from attnlab.config.types import NAMED_SCHEMA, Count, Section, StudySeeds, expected, with_named_seeds
 from attnlab.config.yaml import Loc, SourceMap, assignment
 from attnlab.errors import UserError
 
@@ -231,7 +231,8 @@ class StudyConfig(Section):
     seeds: StudySeeds = Field(
         default=[0],
         description="the seeds of each cell: auto, which starts with three and adds as many as the verdicts need, up to "
-        "max_seeds (12); a list; or a range, for example 0-4; with search: confirm.seeds",
+        "max_seeds (12); a list; a range, for example 0-4; or fresh N, seeds that no study of another name has; with search: "
+        "confirm.seeds",
     )
     max_seeds: Count | None = Field(
         default=None,
@@ -296,11 +297,8 @@ class StudyConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_first_seeds(cls, fields: Any) -> Any:
-        """Replace `seeds: auto` by the first seeds and the largest number of them."""
-        if not isinstance(fields, dict) or fields.get("seeds") != AUTO_SEEDS:
-            return fields
-        return {**fields, "seeds": FIRST_SEEDS, "max_seeds": fields.get("max_seeds") or MAX_ADDED_SEEDS}
+    def _with_named_seeds(cls, fields: Any) -> Any:
+        return with_named_seeds(fields)
 
     @field_validator("study", mode="after")
     @classmethod

@@ -7,6 +7,7 @@ variant, with its options and optionally its position scheme; ``{pattern: [...],
 to the baseline, as ``{name: no_wo, match: params}`` does for a variant.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -242,8 +243,22 @@ _SEEDS_SCHEMA = {
 Seeds = Annotated[
     list[Seed], BeforeValidator(_seeds), Field(min_length=1), AfterValidator(_distinct_seeds), WithJsonSchema(_SEEDS_SCHEMA)
 ]
-AUTO_SEEDS, FIRST_SEEDS, MAX_ADDED_SEEDS = "auto", [0, 1, 2], 12  # seeds: auto: the first ones, and the most in all
-StudySeeds = Annotated[Seeds, WithJsonSchema({"anyOf": [*_SEEDS_SCHEMA["anyOf"], {"const": AUTO_SEEDS}]})]
+MAX_ADDED_SEEDS = 12  # of a comparison, with seeds: auto
+_FRESH = r"^fresh ([1-9]\d{0,2})$"
+_STUDY_SEEDS_SCHEMA = {"anyOf": [*_SEEDS_SCHEMA["anyOf"], {"const": "auto"}, {"type": "string", "pattern": _FRESH}]}
+StudySeeds = Annotated[Seeds, WithJsonSchema(_STUDY_SEEDS_SCHEMA)]
+
+
+def with_named_seeds(fields: Any) -> Any:
+    """Replace `seeds: auto` by the first seeds and their largest number, and `seeds: fresh 6` by seeds of the study's name."""
+    seeds = fields.get("seeds") if isinstance(fields, dict) else None
+    if seeds == "auto":
+        return {**fields, "seeds": [0, 1, 2], "max_seeds": fields.get("max_seeds") or MAX_ADDED_SEEDS}
+    if isinstance(seeds, str) and (fresh := re.fullmatch(_FRESH, seeds)):
+        first = 1_000 * (1 + int(hashlib.sha256(str(fields.get("study")).encode()).hexdigest(), 16) % 10**6)
+        return {**fields, "seeds": [*range(first, first + int(fresh[1]))]}
+    return fields
+
 
 _NAME = {"type": "string", "minLength": 1}
 NAMED_SCHEMA = {

@@ -94,7 +94,18 @@ def test_seeds_may_be_ranges(text: str, seeds: list[int], tmp_path: Path) -> Non
     assert confirmed.reported_seeds == seeds
 
 
-@pytest.mark.parametrize("text", ["4-0", "a-b", "0-", "-3", "0..4", "1e3-2e3", "0-99999999999", "''", "0-4-8", "1,,2"])
+def test_fresh_seeds_belong_to_the_name_of_a_study(tmp_path: Path) -> None:
+    few, more, other = (
+        read_study(write(tmp_path, GOOD.replace("[0, 1]", text)), sets={"study": name}).seeds
+        for text, name in (("fresh 3", "a"), ("fresh 6", "a"), ("fresh 6", "b"))
+    )
+    assert few == more[:3] and len(set(more)) == 6 and not set(more) & set(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fresh", "fresh 0", "fresh 1-3", "4-0", "a-b", "0-", "-3", "0..4", "1e3-2e3", "0-99999999999", "''", "0-4-8", "1,,2"],
+)
 def test_a_range_that_is_none(text: str, tmp_path: Path) -> None:
     message = misread(write(tmp_path, GOOD.replace("[0, 1]", text if text != "-3" else "'-3'")))
     assert message.startswith("s.yaml:15:8: seeds: expected ")

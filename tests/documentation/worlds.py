@@ -258,6 +258,8 @@ def _(shell: Shell, request: pytest.FixtureRequest) -> None:
     """One seed shows nothing: no cell is better."""
     with_projection(shell, request)
     shell.exit_codes["attnlab run projection.yaml --json --exit-verdict > answer.json"] = 10
+    shell.exit_codes['attnlab run projection.yaml --seeds "fresh 6" --exit-verdict'] = 10
+    shell.fill["fresh 6"] = "fresh 1"
     for name, losses in (("before", (2.31, 2.35, 2.28)), ("after", (2.25, 2.30, 2.21))):
         rows = "".join(f"{seed},{loss}\n" for seed, loss in enumerate(losses))
         (shell.folder / f"{name}.csv").write_text(f"seed,loss\n{rows}")
