@@ -140,7 +140,8 @@ STREAMS = Simulation(
 {100 * GAINS[0.01]:.0f} % gain 0.01, {100 * GAINS[0.0]:.0f} % change nothing, and the others lose {HARM[0]:g} to {HARM[1]:g}.
 A proposal that is kept is what the next ones are compared with. The difference between two runs with one seed has a standard
 deviation of {SD:g}; where the noise differs, it is multiplied by up to e^0.8 or divided by it, proposal by proposal. A look
-calls for a verdict when its difference is above half of a margin of {MARGIN:g}. A keep is false when the proposal gains nothing.""",
+calls for a verdict when its difference is above half of a margin of {MARGIN:g}. A keep is false when the proposal gains
+nothing.""",
     settings=[
         Setting(kind, name, partial(simulate, rule, gains, spread), _not_promised(name, kind))
         for kind, (gains, spread) in KINDS.items()
@@ -156,6 +157,6 @@ calls for a verdict when its difference is above half of a margin of {MARGIN:g}.
     studies=1_000,
     conclusion="""\
 A verdict has an error rate for each comparison, not for a stream: when nothing helps, every keep is false, and a look and six
-fresh seeds still keep one or two of 200 proposals. Scores that are used again make a rule strict, because the scores of a kept proposal
-were lucky.""",
+fresh seeds still keep one or two of 200 proposals. Scores that are used again make a rule strict, because the scores of a
+proposal that was kept were lucky.""",
 )
