@@ -39,7 +39,7 @@ def add_study_arguments(parser: Parser) -> None:
         "--only", metavar="AXIS=VALUE[,VALUE]", help="select cells, for example variant=no_wo,dense (repeatable)"
     )
     parser.add_argument(
-        "--seeds", metavar="SEEDS", help="seeds of each cell: 0-4, 0,1,7, auto, 'fresh 6' (with a search: the confirming seeds)"
+        "--seeds", metavar="SEEDS", help="seeds of each cell: 0-4, 0,7, auto or 'fresh 6' (with a search: the confirming seeds)"
     )
 
 
